@@ -177,7 +177,7 @@ def parse(cls: type[T], table: Mapping[str, Any], where: str) -> T:
         SettingsError: unknown key (with a suggestion), missing key, wrong type, value out of range.
     """
     hints = typing.get_type_hints(cls)
-    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    fields = {f.name: f for f in settings_of(cls)}
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in fields:
@@ -191,6 +191,11 @@ def parse(cls: type[T], table: Mapping[str, Any], where: str) -> T:
         return cls(**values)
     except ValueError as error:
         raise SettingsError(f"{where}: {error}") from error
+
+
+def settings_of(cls: Any) -> list["dataclasses.Field[Any]"]:
+    """Return the fields of a record that a recipe may set (not those marked ``setting: False``)."""
+    return [f for f in dataclasses.fields(cls) if f.init and f.metadata.get("setting", True)]
 
 
 def _convert(value: Any, kind: Any, where: str) -> Any:

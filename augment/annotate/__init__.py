@@ -1,0 +1,1 @@
+"""Annotations: the expensive, deterministic work, done once per distinct source text."""

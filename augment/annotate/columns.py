@@ -1,0 +1,107 @@
+"""From texts to annotated token batches, every distinct text worked on once, ever."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from augment.annotate.pos import Tagger
+from augment.batch import TokenBatch, cut
+from augment.store import Keys, Namespace, Store, content_keys, order
+from augment.tokens import Words, tokenize, tokenizer_identity
+
+BOUNDS = pa.list_(pa.int32())
+TAGS = pa.list_(pa.string())
+_WINDOW = 4096
+
+
+class Annotator:
+    """Reads annotations from the store, and makes and keeps those it lacks.
+
+    Args:
+        language: of the tokenizer.
+        tagger: name of a spaCy pipeline, or None when no transform needs tags.
+        store: where annotations are kept; None keeps nothing.
+    """
+
+    def __init__(self, language: str, tagger: str | None = None, store: Store | None = None):
+        self.language = language
+        self.tagger = Tagger.load(tagger, language) if tagger else None
+        self.words: Namespace | None = None
+        self.tags: Namespace | None = None
+        if store is not None:
+            name = tokenizer_identity(language)
+            about = {"what": "word boundaries", "language": language}
+            self.words = store.namespace(name, BOUNDS, about)
+            if self.tagger:
+                about = {"what": "tags", "tagger": tagger, "language": language}
+                self.tags = store.namespace(self.tagger.identity, TAGS, about)
+
+    @property
+    def last(self) -> Namespace | None:
+        """The namespace that is written last: a text found there is fully annotated."""
+        return self.tags or self.words
+
+    def batch(
+        self, text: pa.Array, rows: npt.NDArray[np.uint64] | None = None
+    ) -> TokenBatch:
+        """Return N texts as an annotated batch of originals.
+
+        Args:
+            text: N texts without nulls.
+            rows: row ids, (N,); row numbers when left out.
+        """
+        keys = content_keys([text])
+        words = Words.from_lists(_cached(self.words, keys, text, BOUNDS, self._bounds))
+        batch = cut(text, words.bounds, words.counts, rows)
+        if not self.tagger:
+            return batch
+        tags = _cached(self.tags, keys, text, TAGS, self._tags).flatten().dictionary_encode()
+        codes = tags.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+        names = tuple(tags.dictionary.to_pylist())
+        return _tagged(batch, codes, names)
+
+    def prepare(self, text: pa.Array) -> Iterator[int]:
+        """Annotate distinct texts into the store; yields how many more are done."""
+        for first in range(0, len(text), _WINDOW):
+            part = text.slice(first, _WINDOW)
+            self.batch(part)
+            yield len(part)
+
+    def _bounds(self, text: pa.Array) -> pa.Array:
+        return tokenize(text, self.language).to_lists()
+
+    def _tags(self, text: pa.Array) -> pa.Array:
+        assert self.tagger is not None
+        keys = content_keys([text])
+        words = Words.from_lists(_cached(self.words, keys, text, BOUNDS, self._bounds))
+        return pa.array(list(self.tagger.tag(text, words)), TAGS)
+
+
+def _tagged(batch: TokenBatch, codes: npt.NDArray[np.int32], names: tuple[str, ...]) -> TokenBatch:
+    from dataclasses import replace
+
+    return replace(batch, tags=codes, tag_names=names)
+
+
+def _cached(
+    space: Namespace | None,
+    keys: Keys,
+    text: pa.Array,
+    kind: pa.DataType,
+    make: Callable[[pa.Array], pa.Array],
+) -> pa.Array:
+    """Return the value of every text: from the store where known, else made and put there."""
+    if space is None:
+        return make(text).cast(kind)
+    known, values = space.get(keys)
+    if known.all():
+        return values
+    missing = np.flatnonzero(~known)
+    sort = missing[order(keys[missing])]
+    fresh = np.ones(len(sort), bool)
+    fresh[1:] = (keys[sort][1:] != keys[sort][:-1]).any(axis=1)
+    unique = np.sort(sort[fresh])
+    space.put(keys[unique], make(text.take(pa.array(unique))))
+    return space.get(keys)[1]

@@ -1,0 +1,162 @@
+"""Token batches: rows of words as columns, and the exact way back to text.
+
+A row is ``lead + word + space + word + space …``: white space belongs to the word before it, or to
+``lead``. Words and white space are codes into one Arrow string table, so joining back is a single
+gather whose data buffer *is* the joined text.
+
+Letters: N rows, T tokens.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenBatch:
+    """Rows of one text column, cut into words.
+
+    Attributes:
+        rows: row ids the draws are keyed by, (N,) uint64.
+        copies: copy number of every row, (N,) int32; 0 is the original.
+        offsets: first token of every row, then T, (N+1,) int64.
+        words: code of every word in ``table``, (T,) int32.
+        spaces: code of the white space that follows the word, (T,) int32.
+        lead: code of the white space before the first word, (N,) int32.
+        table: the strings, ``pa.large_string``; codes never exceed its length.
+        tags: fine-grained tag of every word, (T,) int32 codes into ``tag_names``; None until tagged.
+        tag_names: names of the tags.
+        edits: bit p of a row is set when transform p of the chain changed it, (N,) int64.
+    """
+
+    rows: npt.NDArray[np.uint64]
+    copies: I32
+    offsets: I64
+    words: I32
+    spaces: I32
+    lead: I32
+    table: pa.LargeStringArray
+    tags: I32 | None = None
+    tag_names: tuple[str, ...] = ()
+    edits: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __post_init__(self) -> None:
+        if len(self.edits) != len(self.rows):
+            object.__setattr__(self, "edits", np.zeros(len(self.rows), np.int64))
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    @property
+    def lengths(self) -> I64:
+        """Words per row, (N,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def row_of_token(self) -> I64:
+        """Row number of every token, (T,)."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    def take(self, index: npt.NDArray[Any], copies: I32 | None = None) -> "TokenBatch":
+        """Return rows by number, repeats allowed; ``copies`` renumbers them."""
+        tokens, offsets = spans(self.offsets[index], self.lengths[index])
+        return replace(
+            self,
+            rows=self.rows[index],
+            copies=self.copies[index] if copies is None else copies,
+            offsets=offsets,
+            words=self.words[tokens],
+            spaces=self.spaces[tokens],
+            lead=self.lead[index],
+            tags=None if self.tags is None else self.tags[tokens],
+            edits=self.edits[index],
+        )
+
+    def with_words(self, at: I64, codes: I32, table: pa.LargeStringArray, bit: int) -> "TokenBatch":
+        """Return the batch with the words at token numbers ``at`` exchanged, edits marked.
+
+        A word exchanged for itself counts as untouched. Annotations of exchanged words stay: they
+        describe the source word.
+        """
+        same = pc.equal(self.table.take(pa.array(self.words[at])), table.take(pa.array(codes)))
+        changed = ~same.to_numpy(zero_copy_only=False)
+        at, codes = at[changed], codes[changed]
+        words = self.words.copy()
+        words[at] = codes
+        edits = self.edits.copy()
+        edits[np.searchsorted(self.offsets, at, side="right") - 1] |= np.int64(1) << bit
+        return replace(self, words=words, table=table, edits=edits)
+
+    def text(self) -> pa.LargeStringArray:
+        """Join every row back to text, (N,); untouched characters are byte-identical."""
+        n, total = len(self), len(self.words)
+        first = 2 * self.offsets[:-1] + np.arange(n)
+        codes = np.empty(2 * total + n, np.int32)
+        at = 2 * np.arange(total) + np.repeat(np.arange(1, n + 1), self.lengths)
+        codes[at] = self.words
+        codes[at + 1] = self.spaces
+        codes[first] = self.lead
+        pieces = self.table.take(pa.array(codes))
+        bounds = np.frombuffer(pieces.buffers()[1], np.int64)[: len(codes) + 1]
+        ends = bounds[np.append(first, len(codes))]
+        data = pieces.buffers()[2]
+        return pa.LargeStringArray.from_buffers(n, pa.py_buffer(ends.copy()), data)
+
+
+def spans(starts: I64, lengths: I64) -> tuple[I64, I64]:
+    """Return the numbers covered by many runs, one after another, and the runs' new offsets."""
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    index = np.arange(offsets[-1])
+    index += np.repeat(starts - offsets[:-1], lengths)
+    return index, offsets
+
+
+def cut(
+    text: pa.Array, bounds: I64, words: I64, rows: npt.NDArray[np.uint64] | None = None
+) -> TokenBatch:
+    """Cut texts at word boundaries into a batch.
+
+    Args:
+        text: N texts, no nulls.
+        bounds: start and end of every word in bytes from its row's first byte, (2T,).
+        words: words per row, (N,).
+        rows: row ids, (N,); the row numbers when left out.
+
+    Returns:
+        A batch of originals (copy 0). The string table holds every distinct piece once.
+    """
+    text = text.cast(pa.large_string())
+    n, total = len(text), int(words.sum())
+    starts = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + n + 1]
+    offsets = np.zeros(n + 1, np.int64)
+    np.cumsum(words, out=offsets[1:])
+    # Pieces of row i: lead, then word and space in turn; each ends where the next one starts.
+    edges = np.empty(2 * total + n + 1, np.int64)
+    first = 2 * offsets[:-1] + np.arange(n)
+    edges[np.append(first, len(edges) - 1)] = starts
+    at = 2 * np.arange(total) + np.repeat(np.arange(1, n + 1), words)
+    begin = np.repeat(starts[:-1], words)
+    edges[at] = bounds[0::2] + begin
+    edges[at + 1] = bounds[1::2] + begin
+    pieces = pa.LargeStringArray.from_buffers(
+        len(edges) - 1, pa.py_buffer(edges), text.buffers()[2]
+    ).dictionary_encode()
+    codes = pieces.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+    return TokenBatch(
+        rows=np.arange(n, dtype=np.uint64) if rows is None else rows,
+        copies=np.zeros(n, np.int32),
+        offsets=offsets,
+        words=codes[at],
+        spaces=codes[at + 1],
+        lead=codes[first],
+        table=pieces.dictionary,
+    )

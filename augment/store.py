@@ -1,0 +1,336 @@
+"""A content-addressed store: immutable Arrow files, looked up by 16-byte keys, thousands at once.
+
+One folder per namespace; a namespace's name is a digest of everything that could change its
+values, so a stale value cannot be found. Segments ``<writer>-<n>.arrow`` hold sorted keys and one
+value column; they are written under a temporary name, fsynced and renamed, so any number of
+writers needs no lock. Nothing is ever unpickled: readers accept one schema and refuse the rest.
+"""
+
+import json
+import os
+import time
+import uuid
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from augment.errors import StoreError
+from augment.settings import fsync_folder, write_atomic
+
+FORMAT = "1"
+Keys = npt.NDArray[np.uint64]
+"""Content keys, (N, 2) uint64: high and low half. numpy's S16 would strip trailing zero bytes."""
+
+
+def content_keys(columns: Sequence[pa.Array]) -> Keys:
+    """Return the 16-byte key of every row: xxh3-128 over each text's length and bytes.
+
+    Args:
+        columns: the exact text columns, without nulls, N rows each.
+
+    Returns:
+        (N, 2) uint64.
+    """
+    parts: list[pa.Array] = []
+    for column in columns:
+        text = column.cast(pa.large_string()).cast(pa.large_binary())
+        bounds = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
+        lengths = pa.py_buffer(np.diff(bounds).astype("<i8"))
+        parts.append(
+            pa.FixedSizeBinaryArray.from_buffers(
+                pa.binary(8), len(text), [None, lengths]
+            ).cast(pa.large_binary())
+        )
+        parts.append(text)
+    empty = pa.scalar(b"", pa.large_binary())
+    joined = pc.binary_join_element_wise(*parts, empty)
+    bounds = np.frombuffer(joined.buffers()[1], np.int64)[
+        joined.offset : joined.offset + len(joined) + 1
+    ].tolist()
+    data = memoryview(joined.buffers()[2] or b"")
+    digest = xxhash.xxh3_128_digest
+    raw = b"".join([digest(data[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)])
+    return np.frombuffer(raw, ">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def default_root() -> Path:
+    """Return the store's folder: ``TRANSFERSET_STORE``, else the user's cache folder."""
+    chosen = os.environ.get("TRANSFERSET_STORE")
+    if chosen:
+        return Path(chosen)
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "transferset" / "store"
+
+
+def order(keys: Keys) -> npt.NDArray[np.int64]:
+    """Return the stable order that sorts keys."""
+    return np.lexsort((keys[:, 1], keys[:, 0]))
+
+
+def find(keys: Keys, sorted_keys: Keys) -> npt.NDArray[np.int64]:
+    """Return where every key stands among sorted distinct keys, -1 where it does not, (N,)."""
+    if not len(sorted_keys):
+        return np.full(len(keys), -1, np.int64)
+    high, low = sorted_keys[:, 0], sorted_keys[:, 1]
+    at = np.searchsorted(high, keys[:, 0], side="left")
+    found = np.full(len(keys), -1, np.int64)
+    open_ = np.arange(len(keys))
+    while len(open_):
+        open_ = open_[at[open_] < len(high)]
+        open_ = open_[high[at[open_]] == keys[open_, 0]]
+        hit = low[at[open_]] == keys[open_, 1]
+        found[open_[hit]] = at[open_[hit]]
+        open_ = open_[~hit]
+        at[open_] += 1
+    return found
+
+
+@dataclass(slots=True)
+class Segment:
+    """One immutable file: sorted distinct keys and their values, memory-mapped."""
+
+    path: Path
+    keys: Keys
+    values: pa.Array
+
+    @classmethod
+    def write(cls, path: Path, keys: Keys, values: pa.Array) -> None:
+        """Write keys (distinct, any order) and values as one segment, whole or not at all."""
+        sort = order(keys)
+        keys, values = np.ascontiguousarray(keys[sort]), values.take(pa.array(sort))
+        columns = [pa.array(keys[:, 0].copy()), pa.array(keys[:, 1].copy()), values]
+        note = {"format": FORMAT, "rows": str(len(keys)), "checksum": _checksum(columns)}
+        if len(keys):
+            note |= {"first": str(int(keys[0, 0])), "last": str(int(keys[-1, 0]))}
+        names = ["high", "low", "value"]
+        table = pa.table(columns, names=names).replace_schema_metadata(note)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=max(1, len(keys)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, sink.getvalue())
+
+    @classmethod
+    def open(cls, path: Path, kind: pa.DataType) -> "Segment":
+        """Map a segment and check its schema and checksum.
+
+        Raises:
+            StoreError: torn, tampered with, or of another schema.
+        """
+        try:
+            with pa.memory_map(str(path)) as source:
+                table = pa.ipc.open_file(source).read_all().combine_chunks()
+        except (OSError, pa.ArrowException) as error:
+            raise StoreError(f"{path}: not a whole segment ({error})") from error
+        expected = pa.schema([("high", pa.uint64()), ("low", pa.uint64()), ("value", kind)])
+        if not table.schema.remove_metadata().equals(expected):
+            raise StoreError(f"{path}: holds {table.schema.types}, expected {expected.types}")
+        note = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
+        columns = [_single(table.column(i), kind) for i, kind in enumerate(table.schema.types)]
+        if note.get("format") != FORMAT or note.get("checksum") != _checksum(columns):
+            raise StoreError(f"{path}: the checksum does not fit the content")
+        keys = np.stack([columns[0].to_numpy(), columns[1].to_numpy()], axis=1)
+        return cls(path, keys, columns[2])
+
+
+def _single(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    return column.chunk(0) if column.num_chunks else pa.array([], kind)
+
+
+def _checksum(columns: Sequence[pa.Array]) -> str:
+    """Hash logical content, so that a buffer's padding or origin does not matter."""
+    state = xxhash.xxh3_128()
+    for column in columns:
+        sink = pa.BufferOutputStream()
+        batch = pa.record_batch([column], names=["c"])
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        state.update(memoryview(sink.getvalue()))
+    return state.hexdigest()
+
+
+@dataclass(slots=True)
+class Namespace:
+    """All values of one identity, for example one teacher's logits.
+
+    Attributes:
+        folder: where the segments are.
+        kind: Arrow type of a value.
+        skipped: segments that could not be used, with the reason; reported once as a warning.
+    """
+
+    folder: Path
+    kind: pa.DataType
+    segments: dict[str, Segment] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    writer: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    written: int = 0
+
+    def refresh(self) -> None:
+        """Take up segments that have appeared, forget those that a compaction removed."""
+        names = {p.name for p in self.folder.glob("[!.]*.arrow")}
+        for gone in set(self.segments) - names:
+            del self.segments[gone]
+        for name in sorted(names - set(self.segments) - set(self.skipped)):
+            try:
+                self.segments[name] = Segment.open(self.folder / name, self.kind)
+            except StoreError as error:
+                self.skipped[name] = str(error)
+                warnings.warn(
+                    f"store segment ignored: {error}; its values will be made again "
+                    "(remove it with: augment store gc)",
+                    stacklevel=2,
+                )
+
+    def get(self, keys: Keys) -> tuple[npt.NDArray[np.bool_], pa.Array]:
+        """Look keys up.
+
+        Args:
+            keys: (N, 2) uint64.
+
+        Returns:
+            Which keys are known, (N,) bool, and their values in the order of ``keys[known]``.
+        """
+        self.refresh()
+        segment = np.full(len(keys), -1, np.int64)
+        row = np.zeros(len(keys), np.int64)
+        parts: list[pa.Array] = []
+        base = 0
+        for part in self.segments.values():
+            missing = np.flatnonzero(segment < 0)
+            if not len(missing):
+                break
+            at = find(keys[missing], part.keys)
+            hit = at >= 0
+            segment[missing[hit]] = len(parts)
+            row[missing[hit]] = at[hit] + base
+            parts.append(part.values)
+            base += len(part.values)
+        known = segment >= 0
+        values = pa.chunked_array(parts, self.kind).take(pa.array(row[known]))
+        return known, values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+
+    def has(self, keys: Keys) -> npt.NDArray[np.bool_]:
+        """Return which keys are known, (N,) bool, without reading values."""
+        self.refresh()
+        known = np.zeros(len(keys), bool)
+        for part in self.segments.values():
+            known |= find(keys, part.keys) >= 0
+        return known
+
+    def put(self, keys: Keys, values: pa.Array) -> None:
+        """Write distinct keys and their values as one new segment; durable on return."""
+        if not len(keys):
+            return
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        name = f"{self.writer}-{self.written:06d}.arrow"
+        Segment.write(self.folder / name, keys, values.cast(self.kind))
+        self.written += 1
+
+    def compact(self) -> int:
+        """Merge all usable segments into one; returns how many were merged."""
+        self.refresh()
+        old = list(self.segments.values())
+        if len(old) < 2:
+            return 0
+        keys = np.concatenate([s.keys for s in old])
+        values = pa.chunked_array([s.values for s in old], self.kind)
+        sort = order(keys)
+        new = np.ones(len(keys), bool)
+        new[1:] = (keys[sort][1:] != keys[sort][:-1]).any(axis=1)
+        keep = sort[new]
+        self.put(keys[keep], values.take(pa.array(keep)))
+        for segment in old:
+            segment.path.unlink(missing_ok=True)
+        self.refresh()
+        return len(old)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A folder of namespaces."""
+
+    root: Path = field(default_factory=default_root)
+
+    def namespace(self, name: str, kind: pa.DataType, about: dict[str, Any]) -> Namespace:
+        """Open a namespace, noting beside it in ``about.json`` what its name is a digest of."""
+        folder = self.root / name
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "about.json").exists():
+            write_atomic(folder / "about.json", json.dumps(about, indent=1).encode())
+        return Namespace(folder, kind)
+
+    def namespaces(self) -> Iterator[Path]:
+        """Yield the folders of all namespaces."""
+        for about in sorted(self.root.glob("*/about.json")):
+            yield about.parent
+
+    def stats(self) -> list[dict[str, Any]]:
+        """Return one record a namespace: what it is, entries, segments, bytes, bad segments."""
+        records = []
+        for folder in self.namespaces():
+            opened = self.open(folder)
+            good = opened.segments.values()
+            records.append(
+                {
+                    "namespace": folder.name,
+                    "about": _about(folder),
+                    "entries": sum(len(s.keys) for s in good),
+                    "segments": len(opened.segments),
+                    "bytes": sum(p.stat().st_size for p in folder.glob("*.arrow")),
+                    "bad": dict(opened.skipped),
+                }
+            )
+        return records
+
+    def open(self, folder: Path) -> Namespace:
+        """Open an existing namespace with the value type its segments agree on."""
+        kind: pa.DataType = pa.null()
+        for path in sorted(folder.glob("[!.]*.arrow")):
+            try:
+                with pa.memory_map(str(path)) as source:
+                    kind = pa.ipc.open_file(source).schema.field("value").type
+                break
+            except (OSError, KeyError, pa.ArrowException):
+                continue
+        opened = Namespace(folder, kind)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            opened.refresh()
+        return opened
+
+    def gc(self, hours: float = 24.0) -> list[Path]:
+        """Remove unusable segments, and temporary files older than ``hours``; returns them."""
+        removed = []
+        for folder in self.namespaces():
+            removed += [folder / name for name in self.open(folder).skipped]
+            limit = time.time() - hours * 3600
+            removed += [p for p in folder.glob(".*.tmp") if p.stat().st_mtime < limit]
+        for path in removed:
+            path.unlink(missing_ok=True)
+        for folder in {p.parent for p in removed}:
+            fsync_folder(folder)
+        return removed
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    try:
+        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        return about if isinstance(about, dict) else {}
+    except (OSError, ValueError):
+        return {}
+
+
+def identity(**facts: Any) -> str:
+    """Return a namespace name: 32 hex digits of everything that could change a value."""
+    text = json.dumps(facts, sort_keys=True, ensure_ascii=False)
+    return xxhash.xxh3_128_hexdigest(text.encode())

@@ -1,0 +1,12 @@
+"""The catalogue: every transform by the name recipes and ``ops`` use."""
+
+from augment.transforms.mask import Mask
+from augment.transforms.ngram import SampleNGram
+from augment.transforms.protocol import Transform
+from augment.transforms.replace import ReplacePOS
+
+CATALOGUE: dict[str, type[Transform]] = {
+    "mask": Mask,
+    "replace_pos": ReplacePOS,
+    "ngram": SampleNGram,
+}

@@ -1,0 +1,1 @@
+"""Students: each a ``PreTrainedModel`` with its config and its fast tokenizer."""

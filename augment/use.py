@@ -38,7 +38,7 @@ def fit(transform: Any, texts: Any, *, language: str, store: Store | None) -> An
     if not any(leaf.needs for leaf in transform.leaves()):
         return transform
     column = texts if isinstance(texts, pa.Array) else pa.array(list(texts), pa.large_string())
-    return transform.fitted(Annotator(language, transform.tagger_name, store).batch(column))
+    return transform.fitted([Annotator(language, transform.tagger_name, store).batch(column)])
 
 
 def make(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, overload
 
@@ -34,8 +34,12 @@ class Transform:
         """Return the single transforms inside, in the order of their places."""
         return (self,)
 
-    def fitted(self, batch: TokenBatch) -> Self:
-        """Return the transform with what it learns from a corpus; most learn nothing."""
+    def fitted(self, corpus: Iterable[TokenBatch]) -> Self:
+        """Return the transform with what it learns from a corpus; most learn nothing.
+
+        Args:
+            corpus: annotated batches of originals; may be read several times.
+        """
         return self
 
     @property
@@ -170,9 +174,9 @@ class Choice(Transform):
         """Return the parts."""
         return self.parts
 
-    def fitted(self, batch: TokenBatch) -> Choice:
+    def fitted(self, corpus: Iterable[TokenBatch]) -> Choice:
         """Fit every part."""
-        return Choice([part.fitted(batch) for part in self.parts])
+        return Choice([part.fitted(corpus) for part in self.parts])
 
     def apply(self, batch: TokenBatch, place: Place) -> TokenBatch:
         """Draw once per token and hand each part its tokens."""
@@ -220,9 +224,9 @@ class Chain(Transform):
         """Return all single transforms."""
         return self._leaves(self.steps)
 
-    def fitted(self, batch: TokenBatch) -> Chain:
+    def fitted(self, corpus: Iterable[TokenBatch]) -> Chain:
         """Fit every step on the corpus itself (not on edited text)."""
-        return Chain([step.fitted(batch) for step in self.steps])
+        return Chain([step.fitted(corpus) for step in self.steps])
 
     def apply(self, batch: TokenBatch, place: Place) -> TokenBatch:
         """Apply every step to the result of the one before."""
@@ -284,9 +288,3 @@ def check_rate(rate: float) -> None:
 def extend(table: pa.LargeStringArray, strings: pa.Array) -> tuple[int, pa.LargeStringArray]:
     """Append strings to a string table; returns the first new code and the new table."""
     return len(table), pa.concat_arrays([table, strings.cast(pa.large_string())])
-
-
-def walk(transform: Transform) -> Iterator[tuple[str, Transform]]:
-    """Yield every single transform with a readable name of its place."""
-    for number, leaf in enumerate(transform.leaves()):
-        yield f"{number}:{type(leaf).__name__}", leaf

@@ -1,5 +1,6 @@
 """POS-guided replacement: another word of the corpus that carries the same tag."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,18 +30,22 @@ class WordsByTag:
     total: I64
 
     @classmethod
-    def count(cls, batch: TokenBatch) -> "WordsByTag":
+    def count(cls, corpus: Iterable[TokenBatch]) -> "WordsByTag":
         """Count the words of a tagged corpus."""
-        assert batch.tags is not None
-        names = pa.array(batch.tag_names, pa.large_string())
-        table = pa.table(
-            {"tag": names.take(pa.array(batch.tags)), "word": batch.table.take(pa.array(batch.words))}
-        )
-        return cls.of(table.group_by(["tag", "word"]).aggregate([([], "count_all")]))
+        parts: list[pa.Table] = []
+        for batch in corpus:
+            assert batch.tags is not None
+            names = pa.array(batch.tag_names, pa.large_string())
+            tags, words = names.take(pa.array(batch.tags)), batch.table.take(pa.array(batch.words))
+            table = pa.table({"tag": tags, "word": words}).group_by(["tag", "word"])
+            parts.append(table.aggregate([([], "count_all")]))
+        return cls.of(pa.concat_tables(parts))
 
     @classmethod
     def of(cls, counts: pa.Table) -> "WordsByTag":
-        """Build from a table of ``tag``, ``word``, ``count_all``; the order of rows is free."""
+        """Build from a table of ``tag``, ``word``, ``count_all``; rows in any order, or repeated."""
+        counts = counts.group_by(["tag", "word"]).aggregate([("count_all", "sum")])
+        counts = counts.rename_columns(["tag", "word", "count_all"])
         counts = counts.sort_by([("tag", "ascending"), ("word", "ascending")]).combine_chunks()
         tags = counts["tag"].to_pylist()
         words = counts["word"].cast(pa.large_string()).combine_chunks()
@@ -50,14 +55,6 @@ class WordsByTag:
         first = np.searchsorted(np.array(tags, object), np.array(names, object)).astype(np.int64)
         total = np.cumsum(counts["count_all"].to_numpy()).astype(np.int64)
         return cls(words, tuple(names), np.append(first, len(tags)), total)
-
-    def to_table(self) -> pa.Table:
-        """Return what :meth:`of` reads: how workers receive a fitted transform."""
-        tags = np.repeat(np.array(self.tags, object), np.diff(self.first))
-        counts = np.diff(self.total, prepend=0)
-        return pa.table(
-            {"tag": pa.array(tags, pa.large_string()), "word": self.words, "count_all": counts}
-        )
 
     def draw(self, tag: I64, u: npt.NDArray[np.float64]) -> I64:
         """Return one entry per draw from the unigram distribution within its tag.
@@ -91,9 +88,9 @@ class ReplacePOS(TokenTransform):
     def __post_init__(self) -> None:
         check_rate(self.rate)
 
-    def fitted(self, batch: TokenBatch) -> "ReplacePOS":
+    def fitted(self, corpus: Iterable[TokenBatch]) -> "ReplacePOS":
         """Return the transform holding the corpus's words by tag."""
-        return replace(self, words=WordsByTag.count(batch))
+        return replace(self, words=WordsByTag.count(corpus))
 
     def edit(self, batch: TokenBatch, at: I64, draws: Draws, bit: int) -> TokenBatch:
         """Draw a word of the same tag for every picked word; words of unseen tags stay.

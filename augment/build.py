@@ -1,0 +1,348 @@
+"""Building a transfer set: corpus in, shards out; resumable, and the same bytes however it is run."""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from augment.annotate.columns import Annotator
+from augment.batch import TokenBatch
+from augment.corpus import ROWS, Corpus, sources_of, spool
+from augment.engines.local import Local
+from augment.errors import SetError, SettingsError
+from augment.progress import progress
+from augment.recipe import fingerprint_of, from_steps, to_steps
+from augment.settings import AugmentSettings, CorpusSettings, Recipe, read_recipe, write_atomic
+from augment.store import Store, content_keys, identity, order
+from augment.transferset import (
+    MANIFEST,
+    Manifest,
+    TransferSet,
+    content_digest,
+    finish,
+    versions,
+    write_shard,
+)
+from augment.transforms.protocol import Transform, as_chain
+from augment.unit import Job, fold, keep_first, keys_of, narrow, units, write_unit
+
+PLAN = "plan.json"
+_CHUNK = 50_000
+
+
+def build(
+    source: Any,
+    transform: Transform,
+    *,
+    out: str | Path,
+    text: str | Sequence[str] = "text",
+    label: str | None = None,
+    task: str = "classification",
+    classes: Sequence[str] = (),
+    id: str | None = None,
+    validation: Any = None,
+    test: Any = None,
+    copies: int = 20,
+    seed: int = 0,
+    guard: bool = True,
+    language: str = "en",
+    shard_rows: int = 100_000,
+    workers: int = 1,
+    store: str | Path | None = None,
+    show: bool = True,
+) -> TransferSet:
+    """Build a transfer set from a corpus.
+
+    Args:
+        source: a ``datasets`` dataset (a ``DatasetDict`` brings its held-out splits), an iterable
+            of dicts or strings, an Arrow table, or a csv, tsv, json lines or Parquet file.
+        transform: what makes a copy; fitted here on the source if it learns from a corpus.
+        out: the set's folder. An unfinished one is gone on with.
+        text: the one or two text columns.
+        label: the label column, if there is one.
+        task: "classification" or "regression".
+        classes: class names in index order; found in the labels when left out.
+        id: a column of row ids; the row number when left out.
+        validation: held-out rows, kept beside the copies and guarded against.
+        test: likewise.
+        copies: copies of each row, besides the original.
+        seed: of all draws.
+        guard: drop rows whose text equals a held-out row's.
+        language: spaCy code of the tokenizer.
+        shard_rows: rows per Parquet file, before duplicates go.
+        workers: processes; results do not depend on it.
+        store: folder of the annotation store; the user's cache folder when left out.
+        show: draw progress on a terminal.
+
+    Raises:
+        SettingsError: a setting is wrong; nothing was done.
+        CorpusError: the source cannot be read as asked.
+        SetError: ``out`` holds another set, or the recipe changed since it was begun.
+    """
+    columns = (text,) if isinstance(text, str) else tuple(text)
+    try:
+        settings = CorpusSettings(
+            text=columns,
+            label=label,
+            task=task,  # type: ignore[arg-type]
+            classes=tuple(classes),
+            id=id,
+            language=language,
+        )
+        options = AugmentSettings((), copies, seed, guard, shard_rows)
+        engine = Local(workers)
+    except ValueError as error:
+        raise SettingsError(f"build: {error}") from error
+    sources = {"train": source}
+    if hasattr(source, "keys") and hasattr(source, "items") and "train" in source:
+        sources = {k: v for k, v in source.items() if k in ("train", "validation", "test")}
+    sources |= {k: v for k, v in {"validation": validation, "test": test}.items() if v is not None}
+    run = Build(settings, options, as_chain(transform), Path(out), engine, _store(store), show)
+    return run.run(sources)
+
+
+def build_recipe(
+    recipe: str | Path | Recipe,
+    out: str | Path,
+    *,
+    workers: int = 1,
+    store: str | Path | None = None,
+    show: bool = True,
+) -> TransferSet:
+    """Build the set a recipe describes; see :func:`build`."""
+    recipe = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
+    settings = recipe.section(CorpusSettings, "corpus")
+    options = recipe.section(AugmentSettings, "augment")
+    chain = from_steps(options.steps, f"{recipe.path}, augment")
+    try:
+        engine = Local(workers)
+    except ValueError as error:
+        raise SettingsError(f"build: {error}") from error
+    sources = sources_of(settings, recipe.path.parent)
+    return Build(settings, options, chain, Path(out), engine, _store(store), show).run(sources)
+
+
+def _store(store: str | Path | None) -> Store:
+    return Store() if store is None else Store(Path(store))
+
+
+@dataclass
+class Build:
+    """One build: its settings, and the steps from spooled corpus to manifest."""
+
+    corpus: CorpusSettings
+    options: AugmentSettings
+    chain: Transform
+    out: Path
+    engine: Local
+    store: Store
+    show: bool
+
+    def run(self, sources: Mapping[str, Any]) -> TransferSet:
+        """Read, annotate, find duplicates, write; skip what is there already."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        work = self.out / ".work"
+        work.mkdir(exist_ok=True)
+        try:
+            corpus = spool(sources, self.corpus, work)
+            plan = self._plan(corpus)
+            if (self.out / MANIFEST).exists():
+                return self._finished(plan)
+            self._begin(plan)
+            self._annotate(corpus)
+            chain = self.chain.fitted(_Chunks(self._annotator(), corpus))
+            job = self._job(chain, corpus, work / ROWS)
+            self._write(job, corpus, plan)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        (self.out / PLAN).unlink(missing_ok=True)
+        return TransferSet.open(self.out)
+
+    def _plan(self, corpus: Corpus) -> dict[str, Any]:
+        """Everything that decides the set's bytes, by name: what resuming compares."""
+        tagger = self._annotator().tagger
+        return fingerprint_of(self.chain) | {
+            "source rows": corpus.digest,
+            "held-out rows": {k: content_digest([v]) for k, v in corpus.held_out.items()},
+            "task": asdict(corpus.task) | {"classes": list(corpus.task.classes)},
+            "text columns": list(corpus.text),
+            "copies": self.options.copies,
+            "seed": self.options.seed,
+            "guard": self.options.guard,
+            "language": self.corpus.language,
+            "tagger weights": tagger.identity if tagger else None,
+            "shard_rows": self.options.shard_rows,
+        }
+
+    def _finished(self, plan: dict[str, Any]) -> TransferSet:
+        done = TransferSet.open(self.out)
+        if done.manifest.teacher is not None:
+            raise SetError(f"{self.out}: holds a labelled set; build into another folder")
+        _compare(self.out, done.manifest.recipe.get("plan", {}), plan)
+        return done
+
+    def _begin(self, plan: dict[str, Any]) -> None:
+        path = self.out / PLAN
+        if path.exists():
+            _compare(self.out, json.loads(path.read_text(encoding="utf-8")), plan)
+            return
+        if any(p.name != ".work" for p in self.out.iterdir()):
+            raise SetError(f"{self.out}: not empty and not a transfer set; choose another folder")
+        write_atomic(path, json.dumps(plan, indent=1, ensure_ascii=False).encode())
+
+    def _annotator(self) -> Annotator:
+        return Annotator(self.corpus.language, self.chain.tagger_name, self.store)
+
+    def _annotate(self, corpus: Corpus) -> None:
+        """Annotate every distinct text that the store does not know yet."""
+        last = self._annotator().last
+        assert last is not None
+        found: list[pa.Array] = []
+        for column in corpus.text:
+            for chunk in corpus.train[column].chunks:
+                found.append(chunk.filter(pa.array(~last.has(content_keys([chunk])))))
+        missing = pc.unique(pa.chunked_array(found, pa.large_string()))
+        tasks = [missing.slice(i, 2000) for i in range(0, len(missing), 2000)]
+        job = (self.corpus.language, self.chain.tagger_name, str(self.store.root))
+        engine = self.engine if len(tasks) > 1 else Local(1)
+        with progress("reading words", len(missing), self.show) as advance:
+            for done in engine.map(_annotate_part, job, tasks):
+                advance(done, "")
+        if len(tasks) > 8:
+            annotator = self._annotator()
+            for space in filter(None, (annotator.words, annotator.tags)):
+                space.compact()
+
+    def _job(self, chain: Transform, corpus: Corpus, source: Path) -> Job:
+        guarded = np.zeros((0, 2), np.uint64)
+        if self.options.guard and corpus.held_out:
+            keys = np.concatenate(
+                [
+                    content_keys([fold(_whole(table[name])) for name in corpus.text])
+                    for table in corpus.held_out.values()
+                ]
+            )
+            guarded = np.unique(keys[order(keys)], axis=0)
+        return Job(
+            source=source,
+            out=self.out,
+            store=self.store.root,
+            transform=chain,
+            text=corpus.text,
+            task=corpus.task,
+            copies=self.options.copies,
+            seed=self.options.seed,
+            language=self.corpus.language,
+            guarded=guarded,
+        )
+
+    def _write(self, job: Job, corpus: Corpus, plan: dict[str, Any]) -> None:
+        rows = corpus.train.num_rows
+        parts = units(rows, job.copies, self.options.shard_rows)
+        total = rows * (job.copies + 1)
+        keys, held = np.empty((total, 2), np.uint64), np.zeros(total, bool)
+        with progress("finding duplicates", total, self.show) as advance:
+            at = 0
+            for k, h in self.engine.map(keys_of, job, parts):
+                keys[at : at + len(k)], held[at : at + len(k)] = k, h
+                at += len(k)
+                advance(len(k), "")
+        original = np.arange(total) % (job.copies + 1) == 0
+        keep = keep_first(keys, original, ~held)
+        del keys
+        tasks = [
+            replace(u, keep=keep[u.first * (job.copies + 1) : u.last * (job.copies + 1)])
+            for u in parts
+        ]
+        with progress("writing", total, self.show) as advance:
+            shards = []
+            for task, shard in zip(tasks, self.engine.map(write_unit, job, tasks), strict=True):
+                shards += [shard] if shard else []
+                advance((task.last - task.first) * (job.copies + 1), "")
+        if not shards:
+            raise SetError(f"{self.out}: no row is left, all of them equal held-out rows")
+        splits = {"train": tuple(shards)}
+        for name, table in corpus.held_out.items():
+            held_out = narrow(table)
+            splits[name] = (write_shard(self.out, f"{name}-00000", held_out, corpus.task),)
+        content = {k: v for k, v in plan.items() if k != "shard_rows"}
+        draft = Manifest(
+            task=corpus.task,
+            text=corpus.text,
+            splits=splits,
+            digest="",
+            fingerprint=identity(**content),
+            source=corpus.digest,
+            seed=job.seed,
+            counts={
+                "source_rows": rows,
+                "copies_per_row": job.copies,
+                "duplicates": int(total - held.sum() - keep.sum()),
+                "guarded": int(held.sum()),
+                "rows": int(keep.sum()),
+            },
+            recipe={"chain": repr(self.chain), "steps": to_steps(self.chain), "plan": plan},
+            versions=versions(),
+        )
+        digest = content_digest(TransferSet(self.out, draft).batches("train"))
+        finish(self.out, replace(draft, digest=digest))
+
+
+class _Chunks:
+    """The source rows as token batches, one chunk in memory; may be read several times."""
+
+    def __init__(self, annotator: Annotator, corpus: Corpus) -> None:
+        self.annotator, self.corpus = annotator, corpus
+
+    def __iter__(self) -> Iterator[TokenBatch]:
+        for column in self.corpus.text:
+            for chunk in self.corpus.train[column].chunks:
+                for first in range(0, len(chunk), _CHUNK):
+                    yield self.annotator.batch(chunk.slice(first, _CHUNK))
+
+
+def _annotate_part(job: tuple[str, str | None, str], text: pa.Array) -> int:
+    language, tagger, root = job
+    return sum(_annotator_of(language, tagger, root).prepare(text))
+
+
+_ANNOTATORS: dict[tuple[str, str | None, str], Annotator] = {}
+
+
+def _annotator_of(language: str, tagger: str | None, root: str) -> Annotator:
+    key = (language, tagger, root)
+    if key not in _ANNOTATORS:
+        _ANNOTATORS[key] = Annotator(language, tagger, Store(Path(root)))
+    return _ANNOTATORS[key]
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _compare(out: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Refuse to go on with a folder that was begun under other settings, naming them.
+
+    Raises:
+        SetError: something differs.
+    """
+    new = json.loads(json.dumps(new))
+    changed = [key for key in new if old.get(key) != new[key]]
+    if changed:
+        what = "; ".join(f"{k} was {_short(old.get(k))}, is {_short(new[k])}" for k in changed)
+        raise SetError(
+            f"{out}: begun with other settings ({what}); "
+            "choose another folder, or remove this one to start over"
+        )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,331 @@
+"""Reading corpora: anything ``datasets.load_dataset`` reads, datasets, lists, Arrow and Parquet.
+
+Whatever the source, rows end up in one Arrow file with checked columns (``spool``), mapped rather
+than loaded, so that workers share it and memory does not grow with the corpus.
+"""
+
+import csv
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from augment.errors import CorpusError
+from augment.settings import CorpusSettings, suggestion
+from augment.transferset import Task, content_digest
+
+ROWS = "rows.arrow"
+_ROWS = 10_000
+_READERS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".parquet": "parquet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Checked rows, mapped from disk.
+
+    Attributes:
+        train: the text columns (``large_string``), ``source`` (int64 or string) and, when the
+            corpus has labels, ``label`` (int64 class index or float64).
+        held_out: the other splits: text columns and, when known, ``label``.
+        task: kind and class names.
+        text: names of the text columns.
+        digest: content digest of ``train``.
+    """
+
+    train: pa.Table
+    held_out: dict[str, pa.Table]
+    task: Task
+    text: tuple[str, ...]
+    digest: str
+
+
+def spool(sources: Mapping[str, Any], settings: CorpusSettings, folder: Path) -> Corpus:
+    """Read every split once, check it, and keep it as a memory-mapped Arrow file.
+
+    Args:
+        sources: ``train`` and any held-out splits: a dataset, an iterable of dicts, a table, a
+            path. Read in order; streams are consumed once.
+        settings: column names and the task.
+        folder: where the Arrow files go.
+
+    Raises:
+        CorpusError: missing column, empty split, missing text, unusable label, repeated id.
+    """
+    raw = {name: _map(_columns(name, source, settings), folder / f"{name}.arrow", settings, name)
+           for name, source in sources.items()}
+    classes = _classes(raw["train"], settings)
+    task = Task(settings.task, classes)
+    tables = {name: _checked(table, settings, task, name) for name, table in raw.items()}
+    train = _keep(tables.pop("train"), folder / ROWS)
+    return Corpus(train, tables, task, settings.text, content_digest(train.to_batches()))
+
+
+def _keep(table: pa.Table, path: Path) -> pa.Table:
+    """Write a table as an Arrow file and return it mapped."""
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table, max_chunksize=_ROWS)
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+def sources_of(settings: CorpusSettings, base: Path) -> dict[str, Any]:
+    """Return what a recipe names: splits of a hub dataset, or files relative to ``base``."""
+    wanted = {"train": settings.train, "validation": settings.validation, "test": settings.test}
+    named = {split: value for split, value in wanted.items() if value}
+    if settings.name is None:
+        return {split: (base / value).resolve() for split, value in named.items()}
+    import datasets
+
+    try:
+        return {
+            split: datasets.load_dataset(
+                settings.name, settings.config, split=value, revision=settings.revision
+            )
+            for split, value in named.items()
+        }
+    except Exception as error:
+        raise CorpusError(
+            f"dataset {settings.name!r} ({settings.config}) cannot be loaded: {error}; "
+            "without a hub, download its files and give their paths as train, validation, test"
+        ) from error
+
+
+def _columns(split: str, source: Any, settings: CorpusSettings) -> Iterator[pa.Table]:
+    """Yield a source as Arrow tables of bounded size."""
+    if isinstance(source, str | os.PathLike):
+        yield from _file(Path(source), settings)
+    elif isinstance(source, pa.Table):
+        yield from (pa.Table.from_batches([b]) for b in source.to_batches(max_chunksize=_ROWS))
+    elif hasattr(source, "with_format") and hasattr(source, "iter"):
+        yield from _named_classes(source, settings)
+    elif isinstance(source, Iterable):
+        rows = iter(source)
+        while part := list(islice(rows, _ROWS)):
+            if isinstance(part[0], str):
+                part = [{settings.text[0]: value} for value in part]
+            yield pa.Table.from_pylist(part)
+    else:
+        raise CorpusError(
+            f"{split}: expected a dataset, rows as dicts, a table or a path, "
+            f"got {type(source).__name__}"
+        )
+
+
+def _named_classes(source: Any, settings: CorpusSettings) -> Iterator[pa.Table]:
+    """Yield a dataset's rows; class indices come as names where the dataset has names."""
+    feature = (source.features or {}).get(settings.label) if settings.label else None
+    known = getattr(feature, "names", None)
+    for part in source.with_format("arrow").iter(batch_size=_ROWS):
+        if known and not settings.classes:
+            index = part[settings.label].combine_chunks().cast(pa.int64())
+            index = pc.if_else(pc.greater_equal(index, 0), index, None)
+            names = pc.take(pa.array(known, pa.string()), index)
+            at = part.column_names.index(settings.label)
+            part = part.set_column(at, settings.label, names)
+            part = part.replace_schema_metadata({"classes": "\t".join(known)})
+        yield part
+
+
+def _file(path: Path, settings: CorpusSettings) -> Iterator[pa.Table]:
+    kind = _READERS.get(path.suffix.lower())
+    if kind is None:
+        raise CorpusError(f"{path}: reads {', '.join(_READERS)}, got {path.suffix or 'no ending'!r}")
+    if not path.is_file():
+        raise CorpusError(f"{path}: no such file (paths in a recipe start at the recipe's folder)")
+    if path.stat().st_size == 0:
+        raise CorpusError(f"{path}: the file is empty")
+    if kind == "parquet":
+        try:
+            for batch in pq.ParquetFile(path).iter_batches(_ROWS):
+                yield pa.Table.from_batches([batch])
+        except pa.ArrowException as error:
+            raise CorpusError(f"{path}: not a Parquet file: {error}") from error
+        return
+    yield from _loaded(path, kind)
+
+
+def _loaded(path: Path, kind: str) -> Iterator[pa.Table]:
+    """Read text files through ``datasets``, kept from guessing: every csv column is text."""
+    import datasets
+
+    options: dict[str, Any] = {}
+    if kind == "csv":
+        tabs = path.suffix.lower() != ".csv"
+        header = _header(path, tabs)
+        options = {
+            "sep": "\t" if tabs else ",",
+            "quoting": csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL,
+            "keep_default_na": False,
+            "encoding": "utf-8-sig",
+            "lineterminator": "\n" if tabs else None,
+            "features": datasets.Features({n: datasets.Value("string") for n in header}),
+        }
+    bars = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        data = datasets.load_dataset(kind, data_files=str(path), split="train", **options)
+    except Exception as error:
+        cause = error.__cause__ or error
+        raise CorpusError(f"{path}: cannot be read as {path.suffix[1:]}: {cause}") from error
+    finally:
+        if not bars:
+            datasets.enable_progress_bars()
+    for part in data.with_format("arrow").iter(batch_size=_ROWS):
+        if kind == "csv":  # a file with CRLF lines leaves the CR on the last column
+            last = part.column_names[-1]
+            clean = pc.replace_substring_regex(part[last], "\r$", "")
+            part = part.set_column(part.num_columns - 1, last, clean)
+            part = part.rename_columns([n.removesuffix("\r") for n in part.column_names])
+        yield part
+
+
+def _header(path: Path, tabs: bool) -> list[str]:
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            if tabs:
+                return file.readline().removesuffix("\n").split("\t")
+            return next(csv.reader(file))
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path}: not UTF-8 (byte {error.start}); convert it first") from error
+
+
+def _map(parts: Iterator[pa.Table], path: Path, settings: CorpusSettings, split: str) -> pa.Table:
+    """Write the wanted columns to an Arrow file and map it."""
+    wanted = [*settings.text, *(c for c in (settings.label, settings.id) if c)]
+    writer: pa.ipc.RecordBatchFileWriter | None = None
+    done = 0
+    try:
+        for part in parts:
+            have = part.column_names
+            for name in wanted:
+                optional = name == settings.label and split != "train"
+                if name not in have and not optional:
+                    raise CorpusError(f'{split}: no column "{name}"{suggestion(name, have)}')
+            part = part.select([n for n in wanted if n in have])
+            part = _texts(part, settings, split, done)
+            if writer is None:
+                schema = part.schema
+                writer = pa.ipc.new_file(str(path), schema)
+            try:
+                writer.write_table(part.cast(writer.schema) if part.schema != schema else part)
+            except (pa.ArrowException, ValueError) as error:
+                raise CorpusError(f"{split}, from row {done}: columns change type: {error}") from error
+            done += part.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
+    if not done:
+        raise CorpusError(f"{split}: no rows")
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+def _texts(part: pa.Table, settings: CorpusSettings, split: str, done: int) -> pa.Table:
+    for name in settings.text:
+        at = part.column_names.index(name)
+        column = part[name]
+        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            raise CorpusError(f'{split}: column "{name}" holds {column.type}, expected text')
+        if column.null_count:
+            row = done + column.is_null().to_pylist().index(True)
+            raise CorpusError(f'{split}, row {row}: "{name}" is missing; give every row a text')
+        part = part.set_column(at, name, column.cast(pa.large_string()))
+    if settings.label in part.column_names and pa.types.is_dictionary(part[settings.label].type):
+        at = part.column_names.index(settings.label)
+        part = part.set_column(at, settings.label, part[settings.label].cast(pa.string()))
+    return part
+
+
+def _classes(train: pa.Table, settings: CorpusSettings) -> tuple[str, ...]:
+    """Return the class names: as given, as the dataset names them, or as found, in order."""
+    if settings.task == "regression" or settings.label is None:
+        return settings.classes
+    if settings.classes:
+        return settings.classes
+    noted = (train.schema.metadata or {}).get(b"classes")
+    if noted:
+        return tuple(noted.decode().split("\t"))
+    found = [v for v in pc.unique(train[settings.label]).to_pylist() if v is not None and v != ""]
+    if any(isinstance(v, float) for v in found):
+        raise CorpusError(
+            f'train: label "{settings.label}" holds decimal numbers; '
+            'set task = "regression", or name the classes'
+        )
+    names = {str(v).strip() for v in found}
+    if all(n.lstrip("-").isdigit() for n in names):
+        return tuple(sorted((n for n in names if int(n) >= 0), key=int))
+    return tuple(sorted(names))
+
+
+def _checked(table: pa.Table, settings: CorpusSettings, task: Task, split: str) -> pa.Table:
+    columns = {name: table[name] for name in settings.text}
+    if settings.label in table.column_names:
+        label = table[settings.label]
+        columns["label"] = (
+            _numbers(label, split, settings.label)
+            if task.kind == "regression"
+            else _indices(label, task.classes, split, settings.label)
+        )
+        if split == "train" and columns["label"].null_count:
+            row = columns["label"].is_null().to_pylist().index(True)
+            raise CorpusError(f'train, row {row}: label "{settings.label}" is missing')
+    if split == "train":
+        columns["source"] = _sources(table, settings)
+    return pa.table(columns)
+
+
+def _indices(label: pa.ChunkedArray, classes: Sequence[str], split: str, name: str) -> pa.Array:
+    text = pc.utf8_trim_whitespace(label.cast(pa.string())).combine_chunks()
+    if len(set(classes)) < 2:
+        raise CorpusError(f'{split}: label "{name}" has one class only ({", ".join(classes)})')
+    index = pc.index_in(text, pa.array(classes, pa.string()))
+    if pa.types.is_integer(label.type) and index.null_count:  # classes renamed, rows hold numbers
+        numbers = label.combine_chunks().cast(pa.int64())
+        inside = pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, len(classes)))
+        index = pc.if_else(inside, numbers, None)
+    elif index.null_count and all(t is None or t.isdigit() for t in pc.unique(text).to_pylist()):
+        numbers = text.cast(pa.int64())
+        index = pc.if_else(pc.less(numbers, len(classes)), numbers, None)
+    unknown = pc.and_(index.is_null(), pc.and_(pc.is_valid(text), pc.not_equal(text, "")))
+    unknown = pc.and_(unknown, pc.not_equal(text, "-1"))  # the hub's mark of a hidden label
+    if pc.any(unknown).as_py():
+        row = unknown.to_pylist().index(True)
+        value = text[row].as_py()
+        raise CorpusError(
+            f'{split}, row {row}: label "{value}" is none of the classes {", ".join(classes)}'
+        )
+    return index.cast(pa.int64())
+
+
+def _numbers(label: pa.ChunkedArray, split: str, name: str) -> pa.Array:
+    try:
+        values = label.combine_chunks().cast(pa.float64())
+    except pa.ArrowInvalid as error:
+        raise CorpusError(f'{split}: label "{name}" is not a number: {error}') from error
+    bad = ~np.isfinite(values.fill_null(0.0).to_numpy(zero_copy_only=False))
+    if bad.any():
+        raise CorpusError(f'{split}, row {int(np.argmax(bad))}: label "{name}" is not finite')
+    return values
+
+
+def _sources(table: pa.Table, settings: CorpusSettings) -> pa.Array:
+    if settings.id is None:
+        return pa.array(np.arange(table.num_rows))
+    ids = table[settings.id].combine_chunks()
+    if ids.null_count:
+        raise CorpusError(f'train: id "{settings.id}" is missing in some rows')
+    if len(pc.unique(ids)) < len(ids):
+        raise CorpusError(f'train: id "{settings.id}" repeats; every row needs its own')
+    return ids.cast(pa.int64() if pa.types.is_integer(ids.type) else pa.string())

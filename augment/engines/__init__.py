@@ -1,0 +1,1 @@
+"""Engines: where units of work run. Results never depend on the engine."""

@@ -1,0 +1,163 @@
+"""Spawned local workers, one pipe each, answers in the order of the tasks.
+
+Spawn, never fork: forked tokenizers and CUDA deadlock. The user's main module is not imported
+again, so an unguarded script does not start itself over and over. A worker that dies is an error
+at once, not a hang.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from augment.errors import TransfersetError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+_ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_NUM_THREADS")
+_LOCK = threading.Lock()
+
+
+class WorkerError(TransfersetError):
+    """A worker process died or failed; finished work is kept and the run can be resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Runs a function over tasks in ``workers`` processes; one worker means this process."""
+
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise ValueError(f"workers is a count of at least 1, got {self.workers}")
+
+    def map(
+        self, function: Callable[[Any, Task], Result], job: Any, tasks: Iterable[Task]
+    ) -> Iterator[Result]:
+        """Yield ``function(job, task)`` for every task, in order.
+
+        Args:
+            function: importable by name.
+            job: sent to every worker once.
+            tasks: read a little ahead of the answers.
+
+        Raises:
+            WorkerError: a worker died. What a task raises is raised here as it is.
+        """
+        if self.workers == 1:
+            for task in tasks:
+                yield function(job, task)
+            return
+        yield from _spread(self.workers, function, job, tasks)
+
+
+def _spread(
+    workers: int, function: Callable[[Any, Any], Any], job: Any, tasks: Iterable[Any]
+) -> Iterator[Any]:
+    import multiprocess as mp
+    from multiprocess.connection import wait
+
+    context = mp.get_context("spawn")
+    pool: dict[Any, Any] = {}
+    try:
+        for _ in range(workers):
+            here, there = context.Pipe()
+            process = context.Process(target=_serve, args=(there, function, job), daemon=True)
+            with _quiet_start():
+                process.start()
+            there.close()
+            pool[here] = process
+        queue = enumerate(tasks)
+        idle, busy = list(pool), {}
+        ready: dict[int, Any] = {}
+        due = 0
+        while True:
+            # Bounded look-ahead: one slow task must not let finished answers pile up.
+            while idle and len(ready) < 4 * workers:
+                item = next(queue, None)
+                if item is None:
+                    break
+                pipe = idle.pop()
+                busy[pipe] = item[0]
+                pipe.send(item[1])
+            if not busy:
+                break
+            for pipe in wait(list(busy)):
+                try:
+                    ok, value = pipe.recv()
+                except (EOFError, OSError) as error:
+                    process = pool[pipe]
+                    process.join(5)
+                    raise WorkerError(_death(process.exitcode)) from error
+                if not ok:
+                    raise value
+                ready[busy.pop(pipe)] = value
+                idle.append(pipe)
+            while due in ready:
+                yield ready.pop(due)
+                due += 1
+    finally:
+        for pipe in pool:
+            pipe.close()
+        for process in pool.values():
+            process.terminate()
+            process.join()
+
+
+def _serve(pipe: Any, function: Callable[[Any, Any], Any], job: Any) -> None:
+    """Answer tasks until the other end of the pipe closes."""
+    while True:
+        try:
+            task = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = (True, function(job, task))
+        except TransfersetError as error:
+            answer = (False, error)
+        except Exception as error:
+            answer = (False, WorkerError(f"a worker failed: {type(error).__name__}: {error}"))
+        try:
+            pipe.send(answer)
+        except (BrokenPipeError, OSError):
+            return
+
+
+def _death(code: int | None) -> str:
+    reason = "killed, perhaps for want of memory" if code == -9 else f"exit code {code}"
+    return (
+        f"a worker process died ({reason}); finished shards are kept: "
+        "run the same command again, with fewer workers if memory is short"
+    )
+
+
+@contextmanager
+def _quiet_start() -> Iterator[None]:
+    """Start children single-threaded and without the user's main module."""
+    from multiprocess import spawn
+
+    with _LOCK:
+        original = spawn.get_preparation_data
+        saved = {name: os.environ.get(name) for name in _ONE_THREAD}
+
+        def without_main(name: str) -> dict[str, Any]:
+            data: dict[str, Any] = original(name)
+            data.pop("init_main_from_path", None)
+            data.pop("init_main_from_name", None)
+            return data
+
+        spawn.get_preparation_data = without_main
+        os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
+        try:
+            yield
+        finally:
+            spawn.get_preparation_data = original
+            for name, value in saved.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value

@@ -1,0 +1,36 @@
+"""Progress bars on long work: rows per second, time left, and a word of context.
+
+Shown on a terminal only; logs and pipes stay clean.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress(title: str, total: int, show: bool = True) -> Iterator[Callable[[int, str], None]]:
+    """Yield ``advance(rows, note)``; nothing is drawn unless standard error is a terminal."""
+    if not (show and sys.stderr.isatty()):
+        yield lambda rows, note: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=total, speed="", note="")
+
+        def advance(rows: int, note: str) -> None:
+            bar.update(task, advance=rows, note=note)
+            speed = bar.tasks[0].finished_speed or bar.tasks[0].speed or 0.0
+            bar.update(task, speed=f"{speed:,.0f} rows/s")
+
+        yield advance

@@ -1,0 +1,157 @@
+"""The unit of a build: a run of source rows in, their kept copies out. Pure; any process may run it.
+
+A unit is made twice: once for the keys of its rows, so that duplicates are found over the whole
+set, and once to be written. Making is cheap; keeping the text of every copy would not be.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from augment.annotate.columns import Annotator
+from augment.recipe import op_name
+from augment.store import Keys, Store, content_keys, find
+from augment.transferset import Shard, Task, write_shard
+from augment.transforms.protocol import Transform
+from augment.use import row_ids
+from augment.variants import Variants, ops, variants
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """All a worker needs: where the rows are and what is done to them.
+
+    Attributes:
+        source: the spooled train rows.
+        out: the set's folder.
+        guarded: sorted keys of the folded held-out rows, (G, 2); empty for no guard.
+    """
+
+    source: Path
+    out: Path
+    store: Path
+    transform: Transform
+    text: tuple[str, ...]
+    task: Task
+    copies: int
+    seed: int
+    language: str
+    guarded: Keys
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Source rows ``first`` to ``last`` (exclusive), and later which of their rows are kept."""
+
+    number: int
+    first: int
+    last: int
+    keep: npt.NDArray[np.bool_] | None = None
+
+
+@lru_cache(maxsize=2)
+def _opened(source: Path) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(str(source))).read_all()
+
+
+@lru_cache(maxsize=2)
+def _annotator(language: str, tagger: str | None, store: Path) -> Annotator:
+    return Annotator(language, tagger, Store(store))
+
+
+def _make(job: Job, unit: Unit) -> tuple[pa.Table, Variants]:
+    rows = _opened(job.source).slice(unit.first, unit.last - unit.first).combine_chunks()
+    text = [_flat(rows[name]) for name in job.text]
+    annotator = _annotator(job.language, job.transform.tagger_name, job.store)
+    ids = row_ids(rows["source"].to_pylist())
+    batches = [annotator.batch(column, ids) for column in text]
+    return rows, variants(job.transform, text, batches, range(job.copies + 1), job.seed)
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def fold(column: pa.Array) -> pa.Array:
+    """Return texts as the guard compares them: case folded, white space collapsed."""
+    text = column.cast(pa.large_string())
+    plain = pc.string_is_ascii(text)
+    lower = pc.ascii_lower(text)
+    if not pc.all(plain).as_py():
+        folded = pa.array([t.casefold() for t in text.filter(pc.invert(plain)).to_pylist()], text.type)
+        lower = pc.replace_with_mask(text, pc.invert(plain), folded)
+        lower = pc.if_else(plain, pc.ascii_lower(text), lower)
+    words = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(lower))
+    return pc.binary_join(words.cast(pa.list_(pa.string())), " ")
+
+
+def keys_of(job: Job, unit: Unit) -> tuple[Keys, npt.NDArray[np.bool_]]:
+    """Return the content key of every row of the unit, and which rows are held-out text."""
+    _, made = _make(job, unit)
+    keys = content_keys(made.text)
+    if not len(job.guarded):
+        return keys, np.zeros(len(keys), bool)
+    return keys, find(content_keys([fold(t) for t in made.text]), job.guarded) >= 0
+
+
+def write_unit(job: Job, unit: Unit) -> Shard | None:
+    """Write the kept rows of a unit as one shard; returns None when nothing is kept."""
+    assert unit.keep is not None
+    if not unit.keep.any():
+        return None
+    rows, made = _make(job, unit)
+    source = pa.array(made.row)
+    columns: dict[str, Any] = dict(zip(job.text, made.text, strict=True))
+    if "label" in rows.column_names:
+        columns["label"] = _flat(rows["label"]).take(source)
+    columns["source"] = _flat(rows["source"]).take(source)
+    columns["copy"] = pa.array(made.copy)
+    columns["ops"] = ops(made.edits, [op_name(leaf) for leaf in job.transform.leaves()])
+    table = narrow(pa.table(columns)).filter(pa.array(unit.keep))
+    return write_shard(job.out, f"train-{unit.number:05d}", table, job.task)
+
+
+def narrow(table: pa.Table) -> pa.Table:
+    """Return the table with ``large_string`` columns as ``string``, the type every reader knows."""
+    kinds = [
+        pa.field(f.name, pa.string() if pa.types.is_large_string(f.type) else f.type)
+        for f in table.schema
+    ]
+    return table.cast(pa.schema(kinds))
+
+
+def keep_first(keys: Keys, original: npt.NDArray[np.bool_], alive: npt.NDArray[np.bool_]) -> Any:
+    """Return which rows stay: all originals, and of equal copies the first that equals none.
+
+    Args:
+        keys: content keys in set order, (M, 2).
+        original: whether a row is an original, (M,).
+        alive: False for rows that are dropped already, (M,).
+    """
+    index = np.flatnonzero(alive)
+    if not len(index):
+        return alive.copy()
+    order = index[np.lexsort((index, keys[index, 1], keys[index, 0]))]
+    first = np.ones(len(order), bool)
+    first[1:] = (keys[order][1:] != keys[order][:-1]).any(axis=1)
+    has_original = np.maximum.reduceat(original[order].astype(np.uint8), np.flatnonzero(first))
+    group = np.cumsum(first) - 1
+    keep = np.zeros(len(keys), bool)
+    keep[order] = original[order] | (first & (has_original[group] == 0))
+    return keep
+
+
+def units(rows: int, copies: int, shard_rows: int) -> Sequence[Unit]:
+    """Cut the source into units of about ``shard_rows`` rows once copied."""
+    step = max(1, shard_rows // (copies + 1))
+    return [
+        Unit(number, first, min(first + step, rows))
+        for number, first in enumerate(range(0, rows, step))
+    ]

@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from augment.arrow import edges
+
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
@@ -31,7 +33,7 @@ class TokenBatch:
         spaces: code of the white space that follows the word, (T,) int32.
         lead: code of the white space before the first word, (N,) int32.
         table: the strings, ``pa.large_string``; codes never exceed its length.
-        tags: fine-grained tag of every word, (T,) int32 codes into ``tag_names``; None until tagged.
+        tags: fine-grained tag of every word, (T,) int32 into ``tag_names``; None until tagged.
         tag_names: names of the tags.
         edits: bit p of a row is set when transform p of the chain changed it, (N,) int64.
     """
@@ -105,8 +107,7 @@ class TokenBatch:
         codes[at + 1] = self.spaces
         codes[first] = self.lead
         pieces = self.table.take(pa.array(codes))
-        bounds = np.frombuffer(pieces.buffers()[1], np.int64)[: len(codes) + 1]
-        ends = bounds[np.append(first, len(codes))]
+        ends = edges(pieces)[np.append(first, len(codes))]
         data = pieces.buffers()[2]
         return pa.LargeStringArray.from_buffers(n, pa.py_buffer(ends.copy()), data)
 
@@ -136,19 +137,19 @@ def cut(
     """
     text = text.cast(pa.large_string())
     n, total = len(text), int(words.sum())
-    starts = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + n + 1]
+    starts = edges(text)
     offsets = np.zeros(n + 1, np.int64)
     np.cumsum(words, out=offsets[1:])
     # Pieces of row i: lead, then word and space in turn; each ends where the next one starts.
-    edges = np.empty(2 * total + n + 1, np.int64)
+    places = np.empty(2 * total + n + 1, np.int64)
     first = 2 * offsets[:-1] + np.arange(n)
-    edges[np.append(first, len(edges) - 1)] = starts
+    places[np.append(first, len(places) - 1)] = starts
     at = 2 * np.arange(total) + np.repeat(np.arange(1, n + 1), words)
     begin = np.repeat(starts[:-1], words)
-    edges[at] = bounds[0::2] + begin
-    edges[at + 1] = bounds[1::2] + begin
+    places[at] = bounds[0::2] + begin
+    places[at + 1] = bounds[1::2] + begin
     pieces = pa.LargeStringArray.from_buffers(
-        len(edges) - 1, pa.py_buffer(edges), text.buffers()[2]
+        len(places) - 1, pa.py_buffer(places), text.buffers()[2]
     ).dictionary_encode()
     codes = pieces.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
     return TokenBatch(

@@ -65,8 +65,10 @@ def spool(sources: Mapping[str, Any], settings: CorpusSettings, folder: Path) ->
     Raises:
         CorpusError: missing column, empty split, missing text, unusable label, repeated id.
     """
-    raw = {name: _map(_columns(name, source, settings), folder / f"{name}.arrow", settings, name)
-           for name, source in sources.items()}
+    raw = {
+        name: _map(_columns(name, source, settings), folder / f"{name}.arrow", settings, name)
+        for name, source in sources.items()
+    }
     classes = _classes(raw["train"], settings)
     task = Task(settings.task, classes)
     tables = {name: _checked(table, settings, task, name) for name, table in raw.items()}
@@ -142,7 +144,9 @@ def _named_classes(source: Any, settings: CorpusSettings) -> Iterator[pa.Table]:
 def _file(path: Path, settings: CorpusSettings) -> Iterator[pa.Table]:
     kind = _READERS.get(path.suffix.lower())
     if kind is None:
-        raise CorpusError(f"{path}: reads {', '.join(_READERS)}, got {path.suffix or 'no ending'!r}")
+        raise CorpusError(
+            f"{path}: reads {', '.join(_READERS)}, got {path.suffix or 'no ending'!r}"
+        )
     if not path.is_file():
         raise CorpusError(f"{path}: no such file (paths in a recipe start at the recipe's folder)")
     if path.stat().st_size == 0:
@@ -222,7 +226,9 @@ def _map(parts: Iterator[pa.Table], path: Path, settings: CorpusSettings, split:
             try:
                 writer.write_table(part.cast(writer.schema) if part.schema != schema else part)
             except (pa.ArrowException, ValueError) as error:
-                raise CorpusError(f"{split}, from row {done}: columns change type: {error}") from error
+                raise CorpusError(
+                    f"{split}, from row {done}: columns change type: {error}"
+                ) from error
             done += part.num_rows
     finally:
         if writer is not None:
@@ -271,7 +277,7 @@ def _classes(train: pa.Table, settings: CorpusSettings) -> tuple[str, ...]:
 
 def _checked(table: pa.Table, settings: CorpusSettings, task: Task, split: str) -> pa.Table:
     columns = {name: table[name] for name in settings.text}
-    if settings.label in table.column_names:
+    if settings.label is not None and settings.label in table.column_names:
         label = table[settings.label]
         columns["label"] = (
             _numbers(label, split, settings.label)

@@ -78,7 +78,7 @@ class Draws:
         return _unit(_absorb(self.keys, 0))
 
     def tokens(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Return one uniform in [0, 1) per token, (T,), for rows that start at ``offsets`` (N+1,)."""
+        """Return one uniform in [0, 1) per token, (T,), for rows starting at ``offsets`` (N+1,)."""
         total = int(offsets[-1]) - int(offsets[0])
         out = np.empty(total, np.float64)
         with np.errstate(over="ignore"):
@@ -125,4 +125,4 @@ class Place:
 
 def _unit(x: U64) -> npt.NDArray[np.float64]:
     x >>= np.uint64(11)
-    return x * 2.0**-53
+    return x.astype(np.float64) * 2.0**-53

@@ -8,7 +8,6 @@ raising ``ValueError``); ``parse`` adds the place to its message.
 import dataclasses
 import difflib
 import importlib.util
-import os
 import tomllib
 import types
 import typing
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from augment.errors import ResourceError, SettingsError
+from augment.files import write_atomic as write_atomic
 
 T = TypeVar("T")
 
@@ -215,7 +215,9 @@ def _convert(value: Any, kind: Any, where: str) -> Any:
     if origin is Literal:
         if value not in args:
             hint = suggestion(str(value), map(str, args))
-            raise SettingsError(f"{where}: one of {', '.join(map(repr, args))}, got {value!r}{hint}")
+            raise SettingsError(
+                f"{where}: one of {', '.join(map(repr, args))}, got {value!r}{hint}"
+            )
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
@@ -263,27 +265,3 @@ def model_folder(name: str) -> str:
             if any(config.parent.glob("*.safetensors")):
                 return str(config.parent)
     raise ResourceError(f"model {name!r}: the package {module!r} holds no config.json with weights")
-
-
-def write_atomic(path: str | Path, data: bytes) -> None:
-    """Write a whole file or nothing: temporary name, fsync, rename, fsync of the folder."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    fsync_folder(path.parent)
-
-
-def fsync_folder(folder: Path) -> None:
-    """Make renames inside ``folder`` durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -13,6 +13,7 @@ import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from augment.arrow import edges
 from augment.errors import StoreError
-from augment.settings import fsync_folder, write_atomic
+from augment.files import fsync_folder, write_atomic
 
 FORMAT = "1"
 Keys = npt.NDArray[np.uint64]
@@ -42,22 +44,20 @@ def content_keys(columns: Sequence[pa.Array]) -> Keys:
     parts: list[pa.Array] = []
     for column in columns:
         text = column.cast(pa.large_string()).cast(pa.large_binary())
-        bounds = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
+        bounds = edges(text)
         lengths = pa.py_buffer(np.diff(bounds).astype("<i8"))
         parts.append(
-            pa.FixedSizeBinaryArray.from_buffers(
-                pa.binary(8), len(text), [None, lengths]
-            ).cast(pa.large_binary())
+            pa.FixedSizeBinaryArray.from_buffers(pa.binary(8), len(text), [None, lengths]).cast(
+                pa.large_binary()
+            )
         )
         parts.append(text)
     empty = pa.scalar(b"", pa.large_binary())
     joined = pc.binary_join_element_wise(*parts, empty)
-    bounds = np.frombuffer(joined.buffers()[1], np.int64)[
-        joined.offset : joined.offset + len(joined) + 1
-    ].tolist()
+    bounds = edges(joined).tolist()
     data = memoryview(joined.buffers()[2] or b"")
     digest = xxhash.xxh3_128_digest
-    raw = b"".join([digest(data[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)])
+    raw = b"".join([digest(data[a:b]) for a, b in pairwise(bounds)])
     return np.frombuffer(raw, ">u8").astype(np.uint64).reshape(-1, 2)
 
 
@@ -73,6 +73,14 @@ def default_root() -> Path:
 def order(keys: Keys) -> npt.NDArray[np.int64]:
     """Return the stable order that sorts keys."""
     return np.lexsort((keys[:, 1], keys[:, 0]))
+
+
+def first_of_each(keys: Keys) -> npt.NDArray[np.int64]:
+    """Return the row numbers of the first occurrence of every distinct key, ascending."""
+    sort = order(keys)
+    new = np.ones(len(keys), bool)
+    new[1:] = (keys[sort][1:] != keys[sort][:-1]).any(axis=1)
+    return np.sort(sort[new])
 
 
 def find(keys: Keys, sorted_keys: Keys) -> npt.NDArray[np.int64]:
@@ -244,10 +252,7 @@ class Namespace:
             return 0
         keys = np.concatenate([s.keys for s in old])
         values = pa.chunked_array([s.values for s in old], self.kind)
-        sort = order(keys)
-        new = np.ones(len(keys), bool)
-        new[1:] = (keys[sort][1:] != keys[sort][:-1]).any(axis=1)
-        keep = sort[new]
+        keep = first_of_each(keys)
         self.put(keys[keep], values.take(pa.array(keep)))
         for segment in old:
             segment.path.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from augment.arrow import edges
 from augment.errors import SettingsError
 from augment.store import identity
 
@@ -87,30 +88,31 @@ def _characters(nlp: Any, text: str) -> I64:
     return np.stack([table[:, 0], table[:, 0] + table[:, 1]], axis=1)
 
 
-def _bytes(text: pa.Array, edges: I64, counts: I64) -> I64:
+def _bytes(text: pa.Array, places: I64, counts: I64) -> I64:
     """Turn character positions into byte positions (they differ outside ASCII)."""
     large = text.cast(pa.large_string())
-    offsets = np.frombuffer(large.buffers()[1], np.int64)[large.offset :][: len(large) + 1]
+    offsets = edges(large)
     data = np.frombuffer(large.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
     starts = np.flatnonzero((data & 0xC0) != 0x80)  # a character's first byte
     if len(starts) == len(data):
-        return edges
+        return places
     base = (offsets[:-1] - offsets[0]).repeat(2 * counts)
     first_character = np.searchsorted(starts, base)
-    return np.append(starts, len(data))[first_character + edges] - base
+    moved: I64 = np.append(starts, len(data))[first_character + places] - base
+    return moved
 
 
 def strings(text: pa.Array, words: Words) -> Iterator[tuple[list[str], list[bool]]]:
-    """Yield each text as spaCy's ``Doc`` wants it: tokens, white space included, and trailing flags."""
+    """Yield what spaCy's ``Doc`` takes: all tokens, and whether a space follows each."""
     at = 0
     for value, count in zip(text.to_pylist(), words.counts.tolist(), strict=True):
         raw = value.encode()
-        edges = words.bounds[2 * at : 2 * (at + count)].tolist()
+        bounds = words.bounds[2 * at : 2 * (at + count)].tolist()
         at += count
         tokens: list[str] = []
         flags: list[bool] = []
         end = 0
-        for start, stop in [*zip(edges[::2], edges[1::2], strict=True), (len(raw), len(raw))]:
+        for start, stop in [*zip(bounds[::2], bounds[1::2], strict=True), (len(raw), len(raw))]:
             gap = raw[end:start].decode()
             if gap.startswith(" ") and tokens:
                 flags[-1], gap = True, gap[1:]

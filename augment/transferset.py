@@ -6,18 +6,20 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from augment.arrow import edges
 from augment.errors import SetError
-from augment.settings import PLACEHOLDER, fsync_folder, write_atomic
+from augment.files import replacing, write_atomic
+from augment.settings import PLACEHOLDER
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -151,7 +153,7 @@ class TransferSet:
 
     def read(self, split: str = "train", columns: Sequence[str] | None = None) -> pa.Table:
         """Return a whole split as one table."""
-        tables = [self._table(s, columns) for s in self._shards(split)]
+        tables = [self.table(s, columns) for s in self._shards(split)]
         return pa.concat_tables(tables)
 
     def batches(
@@ -159,7 +161,7 @@ class TransferSet:
     ) -> Iterator[pa.RecordBatch]:
         """Yield a split in order, at most ``rows`` rows at a time, one shard in memory."""
         for shard in self._shards(split):
-            yield from self._table(shard, columns).combine_chunks().to_batches(max_chunksize=rows)
+            yield from self.table(shard, columns).combine_chunks().to_batches(max_chunksize=rows)
 
     def _shards(self, split: str) -> tuple[Shard, ...]:
         try:
@@ -168,9 +170,12 @@ class TransferSet:
             have = ", ".join(self.splits)
             raise SetError(f"{self.path}: no split {split!r}; the set has {have}") from None
 
-    def _table(self, shard: Shard, columns: Sequence[str] | None) -> pa.Table:
+    def table(self, shard: Shard, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return one shard."""
         try:
-            table = pq.read_table(self.path / shard.path, columns=columns, partitioning=None)
+            table = pq.read_table(
+                self.path / shard.path, columns=columns and list(columns), partitioning=None
+            )
         except (OSError, pa.ArrowException) as error:
             raise SetError(
                 f"{self.path / shard.path}: cannot be read ({error}); "
@@ -215,9 +220,7 @@ def _feed_array(array: pa.Array, feed: Any) -> None:
         return
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         text = array.fill_null("").cast(pa.large_string())
-        import numpy as np
-
-        offsets = np.frombuffer(text.buffers()[1], np.int64)[text.offset :][: len(text) + 1]
+        offsets = edges(text)
         feed("length", np.diff(offsets).astype("<i8"))
         if len(text) and text.buffers()[2] is not None:
             feed("value", memoryview(text.buffers()[2])[offsets[0] : offsets[-1]])
@@ -248,18 +251,11 @@ def write_shard(folder: Path, name: str, table: pa.Table, task: Task) -> Shard:
     """Write one Parquet file whole or not at all, and return its record."""
     (folder / "data").mkdir(parents=True, exist_ok=True)
     path = f"data/{name}.parquet"
-    temporary = folder / "data" / f".{name}.{os.getpid()}.tmp"
-    try:
-        pq.write_table(
-            with_features(table, task), temporary, compression="zstd", use_dictionary=["ops"]
-        )
-        with open(temporary, "r+b") as file:
+    described = with_features(table, task)
+    with replacing(folder / path) as temporary:
+        pq.write_table(described, temporary, compression="zstd", use_dictionary=["ops"])
+        with open(temporary, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-            os.fsync(file.fileno())
-        os.replace(temporary, folder / path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    fsync_folder(folder / "data")
     return Shard(path, table.num_rows, digest)
 
 
@@ -295,7 +291,8 @@ def write_set(
     """Write tables that already have the columns of a set as a finished set, one shard a split."""
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    splits = {"train": (write_shard(folder, "train-00000", train, task),)}
+    splits: dict[str, tuple[Shard, ...]] = {}
+    splits["train"] = (write_shard(folder, "train-00000", train, task),)
     for name, table in (held_out or {}).items():
         splits[name] = (write_shard(folder, f"{name}-00000", table, task),)
     manifest = Manifest(
@@ -312,7 +309,7 @@ def write_set(
 
 
 def card(manifest: Manifest) -> str:
-    """Return the dataset card: what the Hub shows and what ``datasets`` needs to find the splits."""
+    """Return the dataset card: what the Hub shows and how ``datasets`` finds the splits."""
     files = "\n".join(
         f"  - split: {name}\n    path: data/{name}-*.parquet" for name in manifest.splits
     )
@@ -323,7 +320,9 @@ def card(manifest: Manifest) -> str:
     steps = manifest.recipe.get("chain", "")
     taught = "not labelled yet"
     if manifest.teacher:
-        taught = f"labelled by `{manifest.teacher.get('name')}` ({manifest.teacher.get('precision')})"
+        taught = (
+            f"labelled by `{manifest.teacher.get('name')}` ({manifest.teacher.get('precision')})"
+        )
     return (
         f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}\n---\n"
         f"# Transfer set\n\nMade by transferset; {taught}.\n\n"

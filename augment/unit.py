@@ -1,4 +1,4 @@
-"""The unit of a build: a run of source rows in, their kept copies out. Pure; any process may run it.
+"""The unit of a build: a run of source rows in, their kept copies out, in any process.
 
 A unit is made twice: once for the keys of its rows, so that duplicates are found over the whole
 set, and once to be written. Making is cheap; keeping the text of every copy would not be.
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from augment.annotate.columns import Annotator
+from augment.arrow import whole
 from augment.recipe import op_name
 from augment.store import Keys, Store, content_keys, find
 from augment.transferset import Shard, Task, write_shard
@@ -68,15 +69,11 @@ def _annotator(language: str, tagger: str | None, store: Path) -> Annotator:
 
 def _make(job: Job, unit: Unit) -> tuple[pa.Table, Variants]:
     rows = _opened(job.source).slice(unit.first, unit.last - unit.first).combine_chunks()
-    text = [_flat(rows[name]) for name in job.text]
+    text = [whole(rows[name]) for name in job.text]
     annotator = _annotator(job.language, job.transform.tagger_name, job.store)
     ids = row_ids(rows["source"].to_pylist())
     batches = [annotator.batch(column, ids) for column in text]
     return rows, variants(job.transform, text, batches, range(job.copies + 1), job.seed)
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
 def fold(column: pa.Array) -> pa.Array:
@@ -85,7 +82,9 @@ def fold(column: pa.Array) -> pa.Array:
     plain = pc.string_is_ascii(text)
     lower = pc.ascii_lower(text)
     if not pc.all(plain).as_py():
-        folded = pa.array([t.casefold() for t in text.filter(pc.invert(plain)).to_pylist()], text.type)
+        folded = pa.array(
+            [t.casefold() for t in text.filter(pc.invert(plain)).to_pylist()], text.type
+        )
         lower = pc.replace_with_mask(text, pc.invert(plain), folded)
         lower = pc.if_else(plain, pc.ascii_lower(text), lower)
     words = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(lower))
@@ -110,8 +109,8 @@ def write_unit(job: Job, unit: Unit) -> Shard | None:
     source = pa.array(made.row)
     columns: dict[str, Any] = dict(zip(job.text, made.text, strict=True))
     if "label" in rows.column_names:
-        columns["label"] = _flat(rows["label"]).take(source)
-    columns["source"] = _flat(rows["source"]).take(source)
+        columns["label"] = whole(rows["label"]).take(source)
+    columns["source"] = whole(rows["source"]).take(source)
     columns["copy"] = pa.array(made.copy)
     columns["ops"] = ops(made.edits, [op_name(leaf) for leaf in job.transform.leaves()])
     table = narrow(pa.table(columns)).filter(pa.array(unit.keep))

@@ -41,11 +41,10 @@ class Variants:
 
 
 def edited(copy: npt.NDArray[Any], column: int, columns: int) -> npt.NDArray[np.bool_]:
-    """Return which copies have this column edited: all, or in pairs by turns first, second, both."""
-    if columns == 1:
-        return copy > 0
+    """Return which copies edit this column: all; of pairs by turns first, second, both."""
     turn = (copy - 1) % 3
-    return (copy > 0) & ((turn == column) | (turn == 2))
+    mine = (turn == column) | (turn == 2) | (columns == 1)
+    return np.asarray(mine & (copy > 0))
 
 
 def variants(

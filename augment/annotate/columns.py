@@ -1,6 +1,7 @@
 """From texts to annotated token batches, every distinct text worked on once, ever."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +9,7 @@ import pyarrow as pa
 
 from augment.annotate.pos import Tagger
 from augment.batch import TokenBatch, cut
-from augment.store import Keys, Namespace, Store, content_keys, order
+from augment.store import Keys, Namespace, Store, content_keys, first_of_each
 from augment.tokens import Words, tokenize, tokenizer_identity
 
 BOUNDS = pa.list_(pa.int32())
@@ -32,20 +33,22 @@ class Annotator:
         self.tags: Namespace | None = None
         if store is not None:
             name = tokenizer_identity(language)
-            about = {"what": "word boundaries", "language": language}
-            self.words = store.namespace(name, BOUNDS, about)
+            self.words = store.namespace(
+                name, BOUNDS, {"what": "word boundaries", "language": language}
+            )
             if self.tagger:
-                about = {"what": "tags", "tagger": tagger, "language": language}
-                self.tags = store.namespace(self.tagger.identity, TAGS, about)
+                self.tags = store.namespace(
+                    self.tagger.identity,
+                    TAGS,
+                    {"what": "tags", "tagger": tagger, "language": language},
+                )
 
     @property
     def last(self) -> Namespace | None:
         """The namespace that is written last: a text found there is fully annotated."""
         return self.tags or self.words
 
-    def batch(
-        self, text: pa.Array, rows: npt.NDArray[np.uint64] | None = None
-    ) -> TokenBatch:
+    def batch(self, text: pa.Array, rows: npt.NDArray[np.uint64] | None = None) -> TokenBatch:
         """Return N texts as an annotated batch of originals.
 
         Args:
@@ -60,7 +63,7 @@ class Annotator:
         tags = _cached(self.tags, keys, text, TAGS, self._tags).flatten().dictionary_encode()
         codes = tags.indices.to_numpy(zero_copy_only=False).astype(np.int32)
         names = tuple(tags.dictionary.to_pylist())
-        return _tagged(batch, codes, names)
+        return replace(batch, tags=codes, tag_names=names)
 
     def prepare(self, text: pa.Array) -> Iterator[int]:
         """Annotate distinct texts into the store; yields how many more are done."""
@@ -79,12 +82,6 @@ class Annotator:
         return pa.array(list(self.tagger.tag(text, words)), TAGS)
 
 
-def _tagged(batch: TokenBatch, codes: npt.NDArray[np.int32], names: tuple[str, ...]) -> TokenBatch:
-    from dataclasses import replace
-
-    return replace(batch, tags=codes, tag_names=names)
-
-
 def _cached(
     space: Namespace | None,
     keys: Keys,
@@ -99,9 +96,6 @@ def _cached(
     if known.all():
         return values
     missing = np.flatnonzero(~known)
-    sort = missing[order(keys[missing])]
-    fresh = np.ones(len(sort), bool)
-    fresh[1:] = (keys[sort][1:] != keys[sort][:-1]).any(axis=1)
-    unique = np.sort(sort[fresh])
+    unique = missing[first_of_each(keys[missing])]
     space.put(keys[unique], make(text.take(pa.array(unique))))
     return space.get(keys)[1]

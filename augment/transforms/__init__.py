@@ -5,6 +5,8 @@ from augment.transforms.ngram import SampleNGram
 from augment.transforms.protocol import Transform
 from augment.transforms.replace import ReplacePOS
 
+__all__ = ["CATALOGUE", "Mask", "ReplacePOS", "SampleNGram", "Transform"]
+
 CATALOGUE: dict[str, type[Transform]] = {
     "mask": Mask,
     "replace_pos": ReplacePOS,

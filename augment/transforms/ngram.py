@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-
 import pyarrow as pa
 
 from augment.batch import TokenBatch, spans

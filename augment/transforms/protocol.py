@@ -21,7 +21,7 @@ from augment.draws import Draws, Place
 
 
 class Transform:
-    """Base of all transforms. Calling one on a string gives a list of exactly ``copies`` strings."""
+    """Base of all transforms; called on a string it gives exactly ``copies`` strings."""
 
     __slots__ = ()
     needs: ClassVar[tuple[str, ...]] = ()
@@ -74,7 +74,8 @@ class Transform:
             language: spaCy language code of the tokenizer.
             store: an ``augment.store.Store`` that keeps the annotations; None keeps nothing.
         """
-        return use.fit(self, texts, language=language, store=store)
+        fitted: Self = use.fit(self, texts, language=language, store=store)
+        return fitted
 
     @overload
     def __call__(self, data: str, **options: Any) -> list[str]: ...
@@ -256,10 +257,7 @@ def _cannot_choose(parts: Sequence[Transform], wrong: Transform) -> str:
     before = " | ".join(repr(p) for p in parts if p is not wrong)
     first, *rest = wrong.steps
     meant = f"({before} | {first!r})" + "".join(f" >> {_bracketed(s)}" for s in rest)
-    return (
-        "Python reads a | b >> c as a | (b >> c), and | does not take a chain; "
-        f"write {meant}"
-    )
+    return f"Python reads a | b >> c as a | (b >> c), and | does not take a chain; write {meant}"
 
 
 def show(transform: Transform) -> str:

@@ -43,7 +43,7 @@ class WordsByTag:
 
     @classmethod
     def of(cls, counts: pa.Table) -> "WordsByTag":
-        """Build from a table of ``tag``, ``word``, ``count_all``; rows in any order, or repeated."""
+        """Build from a table of ``tag``, ``word``, ``count_all``; rows may repeat, in any order."""
         counts = counts.group_by(["tag", "word"]).aggregate([("count_all", "sum")])
         counts = counts.rename_columns(["tag", "word", "count_all"])
         counts = counts.sort_by([("tag", "ascending"), ("word", "ascending")]).combine_chunks()
@@ -66,7 +66,7 @@ class WordsByTag:
         before = np.append(0, self.total)[self.first]
         low = before[tag]
         ticket = low + (u * (before[tag + 1] - low)).astype(np.int64)
-        return np.searchsorted(self.total, ticket, side="right").astype(np.int64)
+        return np.asarray(np.searchsorted(self.total, ticket, side="right"), np.int64)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

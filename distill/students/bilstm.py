@@ -4,40 +4,17 @@ Letters: B rows, T tokens, C classes, D width of a word vector, H hidden width o
 A single text and a pair run through the same encoder; only the head's input differs.
 """
 
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
-from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
-from transformers.configuration_utils import PreTrainedConfig
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.modeling_utils import PreTrainedModel
 
 from distill.objectives import hard_cross_entropy, label_mse
+from distill.students.bilstm_config import BiLSTMConfig
 from distill.students.recurrence import last_states
-
-
-@strict
-class BiLSTMConfig(PreTrainedConfig):
-    """Shape of a BiLSTM student.
-
-    ``dims`` is the width of one channel of word vectors; of two channels the first is frozen and
-    the second trained, a single channel is trained. ``pair`` says that a row is two texts, told
-    apart by ``token_type_ids``. A row with no token is read as one ``unk_token_id``.
-    """
-
-    model_type: ClassVar[str] = "transferset-bilstm"
-
-    vocab_size: int = 2
-    dims: int = 300
-    channels: int = 2
-    hidden: int = 150
-    head: int = 200
-    dropout: float | int = 0.1
-    pair: bool = False
-    pad_token_id: int | None = 0
-    unk_token_id: int | None = 1
 
 
 class BiLSTMForSequenceClassification(PreTrainedModel):
@@ -81,6 +58,16 @@ class BiLSTMForSequenceClassification(PreTrainedModel):
             self.trained.weight.copy_(vectors)
             if self.frozen is not None:
                 self.frozen.weight.copy_(vectors)
+
+    def flops(self, tokens: float) -> float:
+        """Return the operations for one row of ``tokens`` words, two per multiply-add.
+
+        Products alone are counted, as is usual; for a pair ``tokens`` is the sum of both texts.
+        """
+        c = self.config
+        a_word = 2 * 4 * c.hidden * (c.dims * c.channels + c.hidden)
+        features = 2 * c.hidden * (4 if c.pair else 1)
+        return 2.0 * (tokens * a_word + features * c.head + c.head * c.num_labels)
 
     def forward(
         self,
@@ -143,17 +130,24 @@ class BiLSTMForSequenceClassification(PreTrainedModel):
     def _encode_by_word(self, ids: Tensor, lengths: Tensor) -> Tensor:
         words, places = torch.unique(ids, return_inverse=True)
         lstm, steps = self.lstm, ids.shape[1]
-        into = torch.cat([lstm.weight_ih_l0, lstm.weight_ih_l0_reverse]).t()
+        vectors = F.embedding(words, self.trained.weight, sparse=self.sparse_gradients)
+        if self.frozen is not None:
+            vectors = torch.cat([self.frozen(words), vectors], dim=-1)
         bias = torch.cat(
             [
                 lstm.bias_ih_l0 + lstm.bias_hh_l0,
                 lstm.bias_ih_l0_reverse + lstm.bias_hh_l0_reverse,
             ]
         )
-        trained = F.embedding(words, self.trained.weight, sparse=self.sparse_gradients)
-        gates = torch.addmm(bias, trained, into[-self.config.dims :])
-        if self.frozen is not None:  # apart, so that no gradient is computed for frozen vectors
-            gates = gates + self.frozen(words) @ into[: self.config.dims]
+        # Autocast may make the products bf16. Sums stay wide: a frequent word's gradient gathers
+        # from many tokens below, and would stop growing in eight bits.
+        gates = bias + torch.cat(
+            [
+                F.linear(vectors, lstm.weight_ih_l0).to(bias.dtype),
+                F.linear(vectors, lstm.weight_ih_l0_reverse).to(bias.dtype),
+            ],
+            dim=1,
+        )
         backwards = (lengths[:, None] - 1 - torch.arange(steps)).clamp(min=0)
         both = torch.stack([2 * places, 2 * places.gather(1, backwards) + 1])
         recurrent = torch.stack([lstm.weight_hh_l0.t(), lstm.weight_hh_l0_reverse.t()])

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.amp import custom_bwd, custom_fwd
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
@@ -40,6 +41,7 @@ def last_states(gates: Tensor, weight: Tensor, lengths: Tensor) -> Tensor:
 
 class _Recurrence(Function):
     @staticmethod
+    @custom_fwd(device_type="cpu", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
     def forward(ctx: Any, gates: Tensor, weight: Tensor, lengths: Tensor) -> Tensor:
         directions, steps, rows, width = gates.shape
         hidden = width // 4
@@ -65,6 +67,7 @@ class _Recurrence(Function):
         return states[:, lengths, torch.arange(rows, device=lengths.device)]
 
     @staticmethod
+    @custom_bwd(device_type="cpu")  # type: ignore[untyped-decorator]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         active, cells, squashed, states, weight, lengths = ctx.saved_tensors

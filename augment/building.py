@@ -1,6 +1,5 @@
-"""Building a transfer set: corpus in, shards out; resumable, and the same bytes however it is run."""
+"""Building a transfer set: corpus in, shards out; resumable, the same bytes however it is run."""
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,17 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from augment.annotate.columns import Annotator
+from augment.arrow import whole
 from augment.batch import TokenBatch
 from augment.corpus import ROWS, Corpus, sources_of, spool
 from augment.engines.local import Local
 from augment.errors import SetError, SettingsError
+from augment.files import PLAN, begin, compare
 from augment.progress import progress
 from augment.recipe import fingerprint_of, from_steps, to_steps
-from augment.settings import AugmentSettings, CorpusSettings, Recipe, read_recipe, write_atomic
+from augment.settings import AugmentSettings, CorpusSettings, Recipe, read_recipe
 from augment.store import Store, content_keys, identity, order
 from augment.transferset import (
     MANIFEST,
     Manifest,
+    Shard,
     TransferSet,
     content_digest,
     finish,
@@ -32,7 +34,6 @@ from augment.transferset import (
 from augment.transforms.protocol import Transform, as_chain
 from augment.unit import Job, fold, keep_first, keys_of, narrow, units, write_unit
 
-PLAN = "plan.json"
 _CHUNK = 50_000
 
 
@@ -154,7 +155,7 @@ class Build:
             plan = self._plan(corpus)
             if (self.out / MANIFEST).exists():
                 return self._finished(plan)
-            self._begin(plan)
+            begin(self.out, plan)
             self._annotate(corpus)
             chain = self.chain.fitted(_Chunks(self._annotator(), corpus))
             job = self._job(chain, corpus, work / ROWS)
@@ -184,17 +185,8 @@ class Build:
         done = TransferSet.open(self.out)
         if done.manifest.teacher is not None:
             raise SetError(f"{self.out}: holds a labelled set; build into another folder")
-        _compare(self.out, done.manifest.recipe.get("plan", {}), plan)
+        compare(self.out, done.manifest.recipe.get("plan", {}), plan)
         return done
-
-    def _begin(self, plan: dict[str, Any]) -> None:
-        path = self.out / PLAN
-        if path.exists():
-            _compare(self.out, json.loads(path.read_text(encoding="utf-8")), plan)
-            return
-        if any(p.name != ".work" for p in self.out.iterdir()):
-            raise SetError(f"{self.out}: not empty and not a transfer set; choose another folder")
-        write_atomic(path, json.dumps(plan, indent=1, ensure_ascii=False).encode())
 
     def _annotator(self) -> Annotator:
         return Annotator(self.corpus.language, self.chain.tagger_name, self.store)
@@ -224,7 +216,7 @@ class Build:
         if self.options.guard and corpus.held_out:
             keys = np.concatenate(
                 [
-                    content_keys([fold(_whole(table[name])) for name in corpus.text])
+                    content_keys([fold(whole(table[name])) for name in corpus.text])
                     for table in corpus.held_out.values()
                 ]
             )
@@ -267,7 +259,7 @@ class Build:
                 advance((task.last - task.first) * (job.copies + 1), "")
         if not shards:
             raise SetError(f"{self.out}: no row is left, all of them equal held-out rows")
-        splits = {"train": tuple(shards)}
+        splits: dict[str, tuple[Shard, ...]] = {"train": tuple(shards)}
         for name, table in corpus.held_out.items():
             held_out = narrow(table)
             splits[name] = (write_shard(self.out, f"{name}-00000", held_out, corpus.task),)
@@ -320,29 +312,3 @@ def _annotator_of(language: str, tagger: str | None, root: str) -> Annotator:
     if key not in _ANNOTATORS:
         _ANNOTATORS[key] = Annotator(language, tagger, Store(Path(root)))
     return _ANNOTATORS[key]
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
-
-
-def _compare(out: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Refuse to go on with a folder that was begun under other settings, naming them.
-
-    Raises:
-        SetError: something differs.
-    """
-    new = json.loads(json.dumps(new))
-    changed = [key for key in new if old.get(key) != new[key]]
-    if changed:
-        what = "; ".join(f"{k} was {_short(old.get(k))}, is {_short(new[k])}" for k in changed)
-        raise SetError(
-            f"{out}: begun with other settings ({what}); "
-            "choose another folder, or remove this one to start over"
-        )
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else text[:77] + "..."

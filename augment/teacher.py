@@ -1,0 +1,251 @@
+"""The teacher: any sequence classifier, loaded once, its logits the same for the same text.
+
+A matrix product's rounding depends on the batch's shape, so a batch holds rows of one token length
+only, always the same number of them, the last one filled up. What else is labelled along with a
+text then changes no bit of its logits.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from augment.errors import ResourceError, TeacherError
+from augment.settings import PLACEHOLDER, model_folder
+from augment.store import identity
+
+F32 = npt.NDArray[np.float32]
+FORMAT = 1
+
+
+class Labeller(Protocol):
+    """What ``label`` needs of a teacher; tests hand in a ten-line stub."""
+
+    @property
+    def identity(self) -> str:
+        """Digest of everything that could change a logit."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names in the order of the logits; empty for a regression."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the manifest says of the teacher."""
+
+    def logits(self, columns: Sequence[Sequence[str]]) -> Iterator[tuple[npt.NDArray[Any], F32]]:
+        """Yield row numbers and their logits, (M,) and (M, C), until every row had its turn.
+
+        Args:
+            columns: one or two text columns of N rows.
+        """
+
+
+def rows_per_batch(tokens: int) -> int:
+    """Return the number of rows in a batch of rows of this token length: about 2,048 tokens."""
+    rows = 128
+    while rows > 4 and rows * tokens > 2048:
+        rows //= 2
+    return rows
+
+
+def has_bf16() -> bool:
+    """Return whether this machine multiplies bfloat16 matrices natively."""
+    import torch
+
+    if torch.cuda.is_available():
+        return bool(torch.cuda.is_bf16_supported())
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) and bool(
+        torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    )
+
+
+def resolve_precision(wanted: str) -> str:
+    """Return "fp32" or "bf16": ``auto`` is bf16 where the hardware has it."""
+    if wanted == "auto":
+        return "bf16" if has_bf16() else "fp32"
+    return wanted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Teacher:
+    """A loaded sequence classifier; ``from_pretrained`` only loads, ``logits`` only computes.
+
+    Attributes:
+        model: in eval mode.
+        tokenizer: a fast tokenizer.
+        max_tokens: word pieces per text or pair, special tokens included; the rest is cut.
+        threads: of the CPU, fixed because products split among threads.
+    """
+
+    model: Any
+    tokenizer: Any
+    identity: str
+    classes: tuple[str, ...]
+    about: dict[str, Any]
+    precision: str
+    max_tokens: int
+    threads: int
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str,
+        *,
+        max_tokens: int = 128,
+        precision: str = "auto",
+        threads: int | None = None,
+    ) -> "Teacher":
+        """Load a classifier: a folder, a hub name, or ``package:<module>``.
+
+        Raises:
+            ResourceError: it cannot be had, has no safetensors weights or no classification head.
+        """
+        import torch
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+        folder = model_folder(name)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+            model, info = AutoModelForSequenceClassification.from_pretrained(
+                folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True
+            )
+        except (OSError, ValueError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise ResourceError(
+                f"teacher {name!r} cannot be loaded: {first}; get it with: hf download {name} "
+                "(offline: fine-tune one with distill teacher)"
+            ) from error
+        if info["missing_keys"]:
+            missing = ", ".join(sorted(info["missing_keys"])[:3])
+            raise ResourceError(
+                f"teacher {name!r} is no trained classifier ({missing} are not in its weights); "
+                "fine-tune it first: distill teacher RECIPE --set SET"
+            )
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model = model.to(device).eval()
+        config = model.config
+        regression = config.num_labels == 1 or config.problem_type == "regression"
+        classes = () if regression else tuple(config.id2label[i] for i in range(config.num_labels))
+        limit = getattr(config, "max_position_embeddings", None) or max_tokens
+        max_tokens = min(max_tokens, limit)
+        precision = resolve_precision(precision)
+        fingerprint = identity(
+            what="logits",
+            weights=_weights(model),
+            config={k: v for k, v in config.to_dict().items() if k not in _VOLATILE},
+            tokenizer=xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode()),
+            max_tokens=max_tokens,
+            precision=precision,
+            device=device,
+            format=FORMAT,
+        )
+        about = {
+            "name": name,
+            "folder": str(Path(folder).resolve()) if Path(folder).is_dir() else folder,
+            "fingerprint": fingerprint,
+            "precision": precision,
+            "max_tokens": max_tokens,
+            "classes": list(classes),
+            "parameters": sum(p.numel() for p in model.parameters()),
+        }
+        cores = threads or os.cpu_count() or 1
+        return cls(model, tokenizer, fingerprint, classes, about, precision, max_tokens, cores)
+
+    def logits(self, columns: Sequence[Sequence[str]]) -> Iterator[tuple[npt.NDArray[Any], F32]]:
+        """Yield row numbers and their logits batch by batch, shortest rows first."""
+        import torch
+
+        rows = self._encode(columns)
+        lengths = np.array([len(r) for r in rows["input_ids"]], np.int64)
+        device = self.model.device
+        cast = torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16")
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        try:
+            # no_grad, not inference_mode: autocast keeps its cast weights only outside the latter.
+            with torch.no_grad(), cast:
+                for length in np.unique(lengths).tolist():
+                    same = np.flatnonzero(lengths == length)
+                    size = rows_per_batch(length)
+                    for first in range(0, len(same), size):
+                        at = same[first : first + size]
+                        full = np.append(at, np.repeat(at[-1:], size - len(at)))
+                        inputs = {
+                            key: torch.tensor([values[i] for i in full], device=device)
+                            for key, values in rows.items()
+                        }
+                        out = self.model(**inputs).logits[: len(at)]
+                        yield at, out.float().cpu().numpy()
+        finally:
+            torch.set_num_threads(before)
+
+    def _encode(self, columns: Sequence[Sequence[str]]) -> dict[str, list[list[int]]]:
+        own = self.tokenizer.mask_token or self.tokenizer.unk_token or ""
+        texts = [
+            [t.replace(PLACEHOLDER, own) for t in column] if own != PLACEHOLDER else list(column)
+            for column in columns
+        ]
+        if not texts[0]:
+            return {"input_ids": []}
+        encoded = self.tokenizer(*texts, truncation=True, max_length=self.max_tokens)
+        return {k: v for k, v in encoded.items() if k in self.tokenizer.model_input_names}
+
+
+_VOLATILE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures")
+
+
+def _weights(model: Any) -> str:
+    """Return a digest of all tensors by name."""
+    state = xxhash.xxh3_128()
+    for name, tensor in sorted(model.state_dict().items()):
+        state.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        state.update(tensor.detach().cpu().contiguous().view(-1).numpy())
+    return state.hexdigest()
+
+
+def class_order(
+    teacher: Sequence[str], corpus: Sequence[str], label_map: str, name: str
+) -> list[int]:
+    """Return, for every class of the corpus, the number of the teacher's logit.
+
+    Names that say nothing (``LABEL_0``, bare numbers) are taken in the order they stand.
+
+    Raises:
+        TeacherError: the counts differ, the names differ, or the orders do and may not be mapped.
+    """
+    if not corpus:
+        return list(range(len(teacher)))
+    if len(teacher) != len(corpus):
+        raise TeacherError(
+            f"teacher {name!r} knows {len(teacher)} classes ({', '.join(teacher)}), "
+            f"the corpus {len(corpus)} ({', '.join(corpus)})"
+        )
+    ours, theirs = [_plain(c) for c in corpus], [_plain(c) for c in teacher]
+    if ours == theirs or _says_nothing(ours) or _says_nothing(theirs):
+        return list(range(len(corpus)))
+    if sorted(ours) != sorted(theirs):
+        raise TeacherError(
+            f"teacher {name!r} names its classes ({', '.join(teacher)}), "
+            f"the corpus ({', '.join(corpus)}); rename them in [corpus] classes or in the config"
+        )
+    if label_map != "by-name":
+        raise TeacherError(
+            f"teacher {name!r} orders its labels ({', '.join(teacher)}), the corpus "
+            f'({", ".join(corpus)}); pass label_map = "by-name" to reorder, '
+            "or fix the teacher's config"
+        )
+    return [theirs.index(c) for c in ours]
+
+
+def _plain(name: str) -> str:
+    return name.strip().casefold().replace("-", "_").replace(" ", "_")
+
+
+def _says_nothing(names: Sequence[str]) -> bool:
+    return all(n.removeprefix("label_").isdigit() for n in names)

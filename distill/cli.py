@@ -1,0 +1,190 @@
+"""The command ``distill``: train, judge and compare students of a transfer set."""
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from augment.errors import TransfersetError
+from rich.console import Console
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
+    help="""Train small students from a transfer set.
+
+A *recipe* is one TOML file: its sections \\[teacher], \\[student], \\[\\[stage]], \\[report] and
+\\[ablate] are read here. The usual way:
+
+1. `augment build RECIPE --out sets/x` makes copies of the corpus
+2. `distill teacher RECIPE --set sets/x --out runs/teacher` fine-tunes a teacher on the originals
+3. `augment label RECIPE --set sets/x --out sets/x-labelled` asks it once about every text
+4. `distill train RECIPE --set sets/x-labelled --out runs/x` trains the student
+5. `distill report runs/x` compares both
+
+`distill ablate` says how much of the gain comes from the teacher and how much from the copies.
+""",
+)
+
+RecipeFile = Annotated[Path, typer.Argument(help="The recipe, a TOML file.")]
+Set = Annotated[Path, typer.Option("--set", help="A finished transfer set.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder to write; new, or this very run's.")]
+
+
+def _told(command: F) -> F:
+    """Print a documented error as a message, not as a traceback, and exit with 2."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except TransfersetError as error:
+            Console(stderr=True).print(f"[red]error:[/red] {_plain(str(error))}", soft_wrap=True)
+            raise typer.Exit(2) from None
+
+    return run  # type: ignore[return-value]
+
+
+@app.command()
+@_told
+def teacher(recipe: RecipeFile, set_: Set, out: Out) -> None:
+    """Fine-tune a teacher on the set's original rows, never on copies.
+
+    Reads \\[teacher]: `base` names the encoder (a hub name, a folder, or `package:module` for
+    weights inside an installed package). Writes a plain transformers folder.
+    """
+    from augment.settings import TeacherSettings, read_recipe
+
+    settings = read_recipe(recipe).section(TeacherSettings, "teacher")
+    from distill.teacher import fine_tune
+
+    taught = fine_tune(set_, settings, out=out)
+    _metrics(str(out), taught.metrics)
+
+
+@app.command()
+@_told
+def train(recipe: RecipeFile, set_: Set, out: Out) -> None:
+    """Train a student through the recipe's stages and evaluate it.
+
+    Reads \\[student] and each \\[\\[stage]]. The folder then loads with
+    `AutoModelForSequenceClassification.from_pretrained` after `import distill`.
+    """
+    from distill.recipe import read
+
+    read_ = read(recipe)
+    from distill.runs import train as run
+
+    finished = run(set_, out=out, student=read_.student, stages=read_.stages)
+    _metrics(str(out), finished.metrics)
+
+
+@app.command()
+@_told
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Finished runs; the report goes to the first.")],
+    teacher: Annotated[
+        Path | None, typer.Option(help="The teacher's folder, to measure its size and speed.")
+    ] = None,
+    recipe: Annotated[Path | None, typer.Option(help="A recipe with a \\[report] section.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Another folder for the report.")] = None,
+) -> None:
+    """Put teacher and students side by side: accuracy with its interval, size, speed."""
+    from distill.recipe import ReportSettings, read
+
+    settings = read(recipe).report if recipe is not None else ReportSettings()
+    from distill.reporting import report as make
+
+    made = make(*runs, teacher=teacher, settings=settings, out=out)
+    _table(made.header, made.rows)
+    Console().print(f"written: {made.path / 'report.md'}, report.json", highlight=False)
+
+
+@app.command()
+@_told
+def ablate(
+    recipe: RecipeFile,
+    set_: Set,
+    out: Out,
+    seeds: Annotated[int | None, typer.Option(help="Seeds a cell, instead of the recipe's.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps a cell, instead of the recipe's.")] = None,
+) -> None:
+    """Train {hard labels, logits} × {originals, copies} at equal steps, over several seeds.
+
+    Shows which gain comes from the teacher's logits, which from the copies. An interrupted
+    ablation goes on where it stopped.
+    """
+    from dataclasses import replace
+
+    from augment.errors import SettingsError
+
+    from distill.recipe import read
+
+    read_ = read(recipe)
+    changes: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+    changes |= {} if steps is None else {"steps": steps, "epochs": None}
+    try:
+        settings = replace(read_.ablate, **changes)
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+    from distill.ablation import ablate as run
+    from distill.summary import sentences, table
+
+    console = Console(stderr=True)
+    done = run(
+        set_,
+        out=out,
+        student=read_.student,
+        settings=settings,
+        say=lambda line: console.print(line, highlight=False),
+    )
+    header, rows = table(done.summary)
+    _table(header, rows, title=f"{done.summary.measure}, {done.summary.seeds} seeds")
+    for sentence in sentences(done.summary):
+        Console().print(sentence, highlight=False)
+    Console().print(f"written: {done.path / 'ablate.md'}, ablate.json", highlight=False)
+
+
+def _metrics(title: str, metrics: dict[str, dict[str, float]]) -> None:
+    names = list(dict.fromkeys(name for found in metrics.values() for name in found))
+    rows = [
+        (split, *(f"{found[name]:.4g}" if name in found else "–" for name in names))
+        for split, found in metrics.items()
+    ]
+    _table(("split", *names), rows, title=title)
+
+
+def _table(
+    header: tuple[str, ...],
+    rows: Any,
+    title: str | None = None,
+) -> None:
+    from rich.table import Table
+
+    made = Table(title=title)
+    for place, name in enumerate(header):
+        made.add_column(_plain(name), justify="left" if place == 0 else "right")
+    for row in rows:
+        made.add_row(*map(_plain, row))
+    # Into a file or a pipe the whole table goes, however wide.
+    Console(width=None if sys.stdout.isatty() else 160).print(made)
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

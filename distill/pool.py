@@ -1,0 +1,103 @@
+"""Train cells in this process or in several children, one thread each; same results either way."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from augment.transferset import TransferSet
+
+from distill.cells import Cell, job, train_cell, write_cell
+from distill.errors import AblationError
+from distill.recipe import AblateSettings, StudentSettings
+from distill.runs import Material
+
+Done = Callable[[Cell], None]
+
+
+def train_cells(
+    cells: Sequence[Cell],
+    material: Material,
+    student: StudentSettings,
+    settings: AblateSettings,
+    folder: Path,
+    *,
+    rate: float | None,
+    done: Done,
+) -> None:
+    """Train every cell and write its file into ``folder``; ``done`` hears of each.
+
+    Raises:
+        AblationError: a child stopped; finished cells stay finished.
+    """
+    children = min(settings.processes, len(cells))
+    if children < 2:
+        for cell in cells:
+            write_cell(folder, cell, train_cell(material, cell, student, settings, rate=rate))
+            done(cell)
+        return
+    waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
+    for cell in cells:
+        waiting.put(cell)
+    line = job(material.source, student, settings, folder)
+    failures: list[str] = []
+    threads = [
+        threading.Thread(target=_serve, args=(waiting, line, rate, done, failures), daemon=True)
+        for _ in range(children)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise AblationError(
+            f"a training process stopped: {failures[0]}\n"
+            "finished cells are kept; run the same command again to go on"
+        )
+
+
+def _serve(
+    waiting: "queue.SimpleQueue[Cell]",
+    line: str,
+    rate: float | None,
+    done: Done,
+    failures: list[str],
+) -> None:
+    # Thread counts are read when the libraries load, so they are set before the child starts.
+    one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
+    paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "distill.cells"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | one | {"PYTHONPATH": paths},
+    )
+    assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+    said: list[str] = []
+    listener = threading.Thread(target=said.extend, args=(child.stderr,), daemon=True)
+    listener.start()
+    try:
+        print(line, file=child.stdin, flush=True)
+        while not failures:
+            cell = waiting.get_nowait()
+            print(json.dumps({"cell": asdict(cell), "rate": rate}), file=child.stdin, flush=True)
+            if child.stdout.readline().strip() != cell.name:
+                child.wait()
+                listener.join()
+                failures.append("".join(said[-8:]).strip() or f"exit code {child.returncode}")
+                return
+            done(cell)
+    except queue.Empty:
+        pass
+    except OSError as error:
+        failures.append(str(error))
+    finally:
+        child.stdin.close()
+        child.wait()

@@ -1,0 +1,178 @@
+"""The recipe's sections that belong to `distill`: ``[student] [[stage]] [report] [ablate]``."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from augment.settings import Recipe, parse, read_recipe
+
+from distill.objectives import Distance, Objective
+
+
+def _counts(record: object, *names: str) -> None:
+    for name in names:
+        value = getattr(record, name)
+        if value < 1:
+            raise ValueError(f"{name} is a count of at least 1, got {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class StudentSettings:
+    """A BiLSTM student's shape and its word vectors.
+
+    ``hidden`` is the width of one direction, ``head`` of the layer above; ``vectors`` names a file
+    of word vectors (relative to the recipe), whose width then replaces ``dims``. Without it the
+    vectors start small and random. ``max_words`` bounds each training text.
+    """
+
+    kind: Literal["bilstm"] = "bilstm"
+    hidden: int = 150
+    head: int = 200
+    channels: int = 2
+    dims: int = 300
+    vectors: str | None = None
+    dropout: float = 0.1
+    max_words: int = 128
+    min_count: int = 1
+
+    def __post_init__(self) -> None:
+        _counts(self, "hidden", "head", "dims", "max_words", "min_count")
+        if self.channels not in (1, 2):
+            raise ValueError(f"channels is 1 (trained) or 2 (frozen, trained), got {self.channels}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is a probability in [0, 1), got {self.dropout}")
+
+
+@dataclass(frozen=True, slots=True)
+class StageSettings:
+    """One stage of training: what is read, what is matched, for how long.
+
+    Exactly one of ``epochs`` and ``steps`` says how long. ``alpha`` weighs the hard term against
+    the distance. ``evaluations`` checks on validation are spread evenly; ``select`` keeps the best
+    of them (the paper's way) or the last state. ``learning_rate`` is the optimiser's own default
+    when left out: 1.0 for AdaDelta, 0.001 for AdamW.
+    ``precision`` is that of the large products in training; ``auto`` is bf16 where the machine
+    has it.
+    """
+
+    epochs: float | None = None
+    steps: int | None = None
+    data: Literal["originals", "transfer-set"] = "transfer-set"
+    objective: Distance = "logits-mse"
+    alpha: float = 0.0
+    temperature: float = 1.0
+    target: Literal["label", "argmax"] = "label"
+    batch: int = 50
+    optimiser: Literal["adadelta", "adamw"] = "adadelta"
+    learning_rate: float | None = None
+    seed: int = 0
+    select: Literal["validation", "last"] = "validation"
+    evaluations: int = 10
+    precision: Literal["auto", "fp32", "bf16"] = "fp32"
+
+    def __post_init__(self) -> None:
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("exactly one of epochs and steps says how long; write epochs = 3")
+        _counts(self, "batch")
+        for name in ("epochs", "steps", "temperature", "learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} is a number above 0, got {value}")
+        if not 0 <= self.alpha <= 1:
+            raise ValueError(f"alpha is a weight in [0, 1], got {self.alpha}")
+        if self.evaluations < 0:
+            raise ValueError(f"evaluations is a count of at least 0, got {self.evaluations}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed is a whole number in [0, 2**32), got {self.seed}")
+
+    @property
+    def rate(self) -> float:
+        """The learning rate, the optimiser's default filled in."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return 1.0 if self.optimiser == "adadelta" else 1e-3
+
+    def loss(self, *, regression: bool) -> Objective:
+        """Return the composed objective."""
+        return Objective(self.objective, self.alpha, self.temperature, self.target, regression)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSettings:
+    """How cost is measured: ``repeats`` timings at batch 1, and rows timed at batch 128."""
+
+    repeats: int = 50
+    rows: int = 1024
+    threads: int | None = None
+    figure: bool = True
+
+    def __post_init__(self) -> None:
+        _counts(self, "repeats", "rows")
+        if self.threads is not None:
+            _counts(self, "threads")
+
+
+@dataclass(frozen=True, slots=True)
+class AblateSettings:
+    """Four cells at equal steps over ``seeds`` seeds, and a fifth with the teacher's argmax.
+
+    ``steps`` for every cell; or ``epochs``, counted on the originals. ``choose_learning_rate``
+    lists rates tried on ``slice_rows`` source rows held out of train; empty keeps the stage's own.
+    ``processes`` trains several cells at once, each with one thread: same results, other speed.
+    """
+
+    seeds: int = 3
+    steps: int | None = None
+    epochs: float | None = None
+    batch: int = 50
+    optimiser: Literal["adadelta", "adamw"] = "adadelta"
+    learning_rate: float | None = None
+    choose_learning_rate: tuple[float, ...] = ()
+    slice_rows: int = 2000
+    evaluations: int = 10
+    precision: Literal["auto", "fp32", "bf16"] = "fp32"
+    processes: int = 2
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError("steps and epochs both say how long; keep one")
+        _counts(self, "seeds", "batch", "slice_rows", "evaluations", "processes")
+        if any(not rate > 0 for rate in self.choose_learning_rate):
+            raise ValueError("choose_learning_rate lists numbers above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class DistillRecipe:
+    """The sections of one recipe file that `distill` reads; all checked before any work."""
+
+    source: Recipe
+    student: StudentSettings
+    stages: tuple[StageSettings, ...]
+    report: ReportSettings
+    ablate: AblateSettings
+
+
+DEFAULT_STAGES = (StageSettings(epochs=3.0),)
+
+
+def read(path: str | Path) -> DistillRecipe:
+    """Read and check a recipe.
+
+    Raises:
+        SettingsError: unknown section or key, wrong type, value out of range.
+    """
+    recipe = read_recipe(path)
+    student = recipe.section(StudentSettings, "student")
+    if student.vectors is not None:
+        student = replace(student, vectors=str(recipe.resolve(student.vectors)))
+    stages = tuple(
+        parse(StageSettings, table, f"{recipe.path}, [[stage]] {number}")
+        for number, table in enumerate(recipe.tables.get("stage", []), start=1)
+    )
+    return DistillRecipe(
+        source=recipe,
+        student=student,
+        stages=stages or DEFAULT_STAGES,
+        report=recipe.section(ReportSettings, "report"),
+        ablate=recipe.section(AblateSettings, "ablate"),
+    )

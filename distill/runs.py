@@ -1,0 +1,276 @@
+"""Run folders: a student trained on a transfer set, with everything needed to use and judge it.
+
+A run is a plain transformers folder (weights, config, tokenizer) and ``run.json``, which is
+written last: a folder without it is unfinished.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from augment.settings import write_atomic
+from augment.transferset import TransferSet
+
+from distill.errors import RunError
+from distill.evaluation import evaluate
+from distill.examples import Examples, read_examples
+from distill.recipe import DEFAULT_STAGES, StageSettings, StudentSettings
+from distill.students.bilstm import BiLSTMForSequenceClassification
+from distill.students.build import Vocabulary, bilstm, vocabulary
+from distill.trainer import StageResult, check, quiet, run_stage
+
+FORMAT = 1
+RUN = "run.json"
+STARTED = "started.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished run: its folder and what ``run.json`` says."""
+
+    path: Path
+    record: dict[str, Any]
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Metrics by held-out split."""
+        found: dict[str, dict[str, float]] = self.record["metrics"]
+        return found
+
+    @classmethod
+    def open(cls, path: str | Path) -> "Run":
+        """Open a finished run.
+
+        Raises:
+            RunError: no such folder, or its training never finished.
+        """
+        path = Path(path)
+        try:
+            record = json.loads((path / RUN).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RunError(f"{path}: no {RUN}, so this is no finished run; see: distill train") from None
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path / RUN}: cannot be read: {error}") from error
+        if record.get("format") != FORMAT:
+            raise RunError(
+                f"{path / RUN}: format {record.get('format')}, this version reads {FORMAT}"
+            )
+        return cls(path, record)
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """A transfer set made ready for students: words, vectors and tokens, read once."""
+
+    source: TransferSet
+    words: Vocabulary
+    splits: dict[str, Examples]
+
+    @property
+    def problem(self) -> Literal["single_label_classification", "regression"]:
+        """The task in transformers' words."""
+        regression = self.source.task.kind == "regression"
+        return "regression" if regression else "single_label_classification"
+
+
+def prepare(transfer_set: TransferSet, student: StudentSettings) -> Material:
+    """Learn the vocabulary, look vectors up and tokenise every split."""
+    pair = len(transfer_set.text) == 2
+    table = transfer_set.read("train", columns=list(transfer_set.text))
+    texts = [text for name in transfer_set.text for text in table[name].to_pylist()]
+    words = vocabulary(
+        texts,
+        pair=pair,
+        vectors=student.vectors,
+        dims=student.dims,
+        min_count=student.min_count,
+        max_words=student.max_words,
+    )
+    longest = student.max_words * (2 if pair else 1)
+    splits = {
+        split: read_examples(transfer_set, split, words.tokenizer, max_tokens=longest)
+        for split in transfer_set.splits
+    }
+    return Material(transfer_set, words, splits)
+
+
+def new_student(
+    material: Material, student: StudentSettings, *, seed: int
+) -> BiLSTMForSequenceClassification:
+    """Return an untrained student for the set; the same seed gives the same weights."""
+    task = material.source.task
+    return bilstm(
+        material.words,
+        classes=task.classes,
+        problem=material.problem,
+        pair=len(material.source.text) == 2,
+        hidden=student.hidden,
+        head=student.head,
+        channels=student.channels,
+        dropout=student.dropout,
+        seed=seed,
+    )
+
+
+def train(
+    transfer_set: TransferSet | str | Path,
+    *,
+    out: str | Path,
+    student: StudentSettings | None = None,
+    stages: Sequence[StageSettings] = DEFAULT_STAGES,
+    show: bool | None = None,
+) -> Run:
+    """Train a student on a transfer set, evaluate it on the held-out splits, write the run.
+
+    A finished run in ``out`` with the same settings and the same set is returned as it is.
+
+    Args:
+        transfer_set: a finished set, or its folder.
+        out: the run's folder; new, empty, or an earlier run of the same settings.
+        student: its shape; a BiLSTM with the paper's sizes by default.
+        stages: what to learn from, in order; by default the teacher's logits, three epochs.
+        show: a progress bar; by default on terminals only.
+
+    Raises:
+        SetError: the set is unfinished.
+        StageError: a stage needs logits or labels that the set lacks.
+        RunError: ``out`` holds something else.
+        StudentError: the word vectors cannot be read.
+    """
+    opened = _opened(transfer_set)
+    student = student or StudentSettings()
+    plan = _plan(opened, student, stages)
+    folder = Path(out)
+    if (done := _claim(folder, plan)) is not None:
+        return done
+    _refuse_early(opened, stages)
+    material = prepare(opened, student)
+    for number, stage in enumerate(stages, start=1):
+        objective = stage.loss(regression=opened.task.kind == "regression")
+        check(objective, material.splits["train"], f"{opened.path}, [[stage]] {number}")
+    model = new_student(material, student, seed=stages[0].seed)
+    results = [
+        run_stage(
+            model,
+            material.splits["train"],
+            stage,
+            task=opened.task,
+            validation=material.splits.get("validation"),
+            show=show,
+        )
+        for stage in stages
+    ]
+    metrics = {
+        split: evaluate(model, examples, opened.task)
+        for split, examples in material.splits.items()
+        if split != "train"
+    }
+    with quiet():
+        model.save_pretrained(folder)
+        material.words.tokenizer.save_pretrained(folder)
+    record = plan | _outcome(material, results, metrics)
+    write_atomic(folder / RUN, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    (folder / STARTED).unlink(missing_ok=True)
+    return Run(folder, record)
+
+
+def _opened(transfer_set: TransferSet | str | Path) -> TransferSet:
+    if isinstance(transfer_set, TransferSet):
+        return transfer_set
+    return TransferSet.open(transfer_set)
+
+
+def _refuse_early(transfer_set: TransferSet, stages: Sequence[StageSettings]) -> None:
+    """Say what is missing before minutes of tokenising, not after."""
+    from distill.errors import StageError
+
+    if not stages:
+        raise StageError("there is no stage; give at least one [[stage]]")
+    if transfer_set.task.outputs == 0:
+        raise StageError(
+            f"{transfer_set.path}: neither labels nor a teacher's logits, so nothing to learn; "
+            f"add logits with: augment label RECIPE --set {transfer_set.path} --out LABELLED"
+        )
+
+
+def _plan(
+    transfer_set: TransferSet, student: StudentSettings, stages: Sequence[StageSettings]
+) -> dict[str, Any]:
+    teacher = transfer_set.manifest.teacher
+    return {
+        "format": FORMAT,
+        "set": {
+            "path": os.path.abspath(transfer_set.path),
+            "digest": transfer_set.manifest.digest,
+            "text": list(transfer_set.text),
+            "task": {
+                "kind": transfer_set.task.kind,
+                "classes": list(transfer_set.task.classes),
+            },
+        },
+        "teacher": json.loads(json.dumps(teacher)),
+        "student": asdict(student),
+        "stages": [asdict(stage) for stage in stages],
+    }
+
+
+def _claim(folder: Path, plan: dict[str, Any]) -> Run | None:
+    """Take the folder for this plan; returns the finished run if it is there already."""
+    if (folder / RUN).is_file():
+        run = Run.open(folder)
+        different = [key for key in plan if _known(run.record, key) != _known(plan, key)]
+        if not different:
+            return run
+        raise RunError(
+            f"{folder}: holds a finished run of another {' and '.join(different)}; "
+            "choose another --out, or delete it"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder}: is a file; choose another --out")
+    inside = [path.name for path in folder.iterdir()] if folder.exists() else []
+    if inside and STARTED not in inside:
+        raise RunError(
+            f"{folder}: holds something else ({inside[0]}...) and stays untouched; "
+            "choose a new folder for --out"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / STARTED, (json.dumps(plan, indent=1) + "\n").encode())
+    return None
+
+
+def _known(record: dict[str, Any], key: str) -> Any:
+    # A set may be moved: what it holds identifies it, its path does not.
+    value = record.get(key)
+    if key == "set" and isinstance(value, dict):
+        return {name: part for name, part in value.items() if name != "path"}
+    return value
+
+
+def _outcome(
+    material: Material, results: Sequence[StageResult], metrics: dict[str, dict[str, float]]
+) -> dict[str, Any]:
+    vectors = material.words.vectors
+    names = ("transferset", "torch", "transformers", "tokenizers", "numpy")
+    return {
+        "metrics": metrics,
+        "vocabulary": {
+            "words": len(vectors.matrix),
+            "found": vectors.found,
+            "coverage": vectors.coverage,
+        },
+        "history": [asdict(result) for result in results],
+        "threads": torch.get_num_threads(),
+        "versions": {name: _version(name) for name in names},
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "absent"

@@ -1,0 +1,147 @@
+"""What the cells of an ablation say: means, the gap, and how the gain splits up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from augment.transferset import Task
+
+_TITLES = {
+    ("hard", "originals"): "hard labels, originals",
+    ("hard", "copies"): "hard labels, copies (inherited label)",
+    ("logits", "originals"): "logits, originals",
+    ("logits", "copies"): "logits, copies",
+    ("argmax", "copies"): "teacher's argmax, copies",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One cell over its seeds, in points; ``sd`` is None with a single seed."""
+
+    target: str
+    data: str
+    title: str
+    values: dict[str, tuple[float, ...]]
+    mean: dict[str, float]
+    sd: dict[str, float | None]
+    last_checks: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A difference between cells in points, with its standard error."""
+
+    name: str
+    points: float
+    standard_error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Everything an ablation prints. ``gains`` are on validation, the whole gap first."""
+
+    measure: str
+    seeds: int
+    steps: int
+    learning_rate: float
+    trials: dict[str, float]
+    lines: tuple[Line, ...]
+    gains: tuple[Gain, ...]
+
+
+def summarise(
+    records: Sequence[dict[str, Any]], trials: Sequence[dict[str, Any]], task: Task
+) -> Summary:
+    """Turn the cells' records into lines and gains."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for record in records:
+        key = (record["cell"]["target"], record["cell"]["data"])
+        groups.setdefault(key, []).append(record)
+    lines = {key: _line(key, group) for key, group in groups.items()}
+    at = {key: line.values["validation"] for key, line in lines.items()}
+    base, both = at["hard", "originals"], at["logits", "copies"]
+    taught, copied = at["logits", "originals"], at["hard", "copies"]
+    gains = (
+        _gain("logits x copies - hard x originals", (both, 1), (base, -1)),
+        _gain("distillation alone", (taught, 1), (base, -1)),
+        _gain("augmentation alone", (copied, 1), (base, -1)),
+        _gain("interaction", (both, 1), (taught, -1), (copied, -1), (base, 1)),
+    )
+    return Summary(
+        measure="Pearson x 100" if task.kind == "regression" else "accuracy, %",
+        seeds=len(base),
+        steps=int(records[0]["steps"]),
+        learning_rate=float(records[0]["learning_rate"]),
+        trials={f"{t['cell']['rate']:g}": float(t["points"]["slice"]) for t in trials},
+        lines=tuple(lines.values()),
+        gains=gains,
+    )
+
+
+def table(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return header and rows, one a cell, as text."""
+    splits = list(summary.lines[0].mean)
+    header = ("", *(f"{split}, last step" for split in splits), "validation, last checks")
+    rows = []
+    for line in summary.lines:
+        figures = [spread(line.mean[split], line.sd[split]) for split in splits]
+        last = "–" if line.last_checks is None else f"{line.last_checks:.2f}"
+        rows.append((line.title, *figures, last))
+    return header, rows
+
+
+def sentences(summary: Summary) -> list[str]:
+    """Return each gain as a sentence."""
+    return [
+        f"{gain.name}: {gain.points:+.2f} points"
+        + ("" if gain.standard_error is None else f" (standard error {gain.standard_error:.2f})")
+        for gain in summary.gains
+    ]
+
+
+def page(summary: Summary) -> str:
+    """Return the summary as Markdown."""
+    header, rows = table(summary)
+    lines = [header, tuple("---" for _ in header), *rows]
+    body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    tried = ", ".join(f"{rate}: {points:.1f}" for rate, points in summary.trials.items())
+    chosen = (
+        f" Learning rates tried by the baseline on a slice of train ({tried})." if tried else ""
+    )
+    gains = "\n".join(f"- {sentence}" for sentence in sentences(summary))
+    return (
+        f"# Ablation\n\n{summary.measure}; mean ± sd over {summary.seeds} seeds, "
+        f"{summary.steps:,} steps a cell, learning rate {summary.learning_rate:g}.{chosen}\n\n"
+        f"{body}\n\n{gains}\n"
+    )
+
+
+def spread(mean: float, sd: float | None) -> str:
+    """Return ``mean ± sd``, or the mean alone of a single seed."""
+    return f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
+
+
+def _line(key: tuple[str, str], group: Sequence[dict[str, Any]]) -> Line:
+    splits = list(group[0]["points"])
+    values = {s: tuple(float(r["points"][s]) for r in group) for s in splits}
+    last = [r["last_checks"] for r in group if r["last_checks"] is not None]
+    return Line(
+        target=key[0],
+        data=key[1],
+        title=_TITLES[key],
+        values=values,
+        mean={s: float(np.mean(v)) for s, v in values.items()},
+        sd={s: float(np.std(v, ddof=1)) if len(v) > 1 else None for s, v in values.items()},
+        last_checks=float(np.mean(last)) if last else None,
+    )
+
+
+def _gain(name: str, *parts: tuple[tuple[float, ...], int]) -> Gain:
+    points = sum(sign * float(np.mean(values)) for values, sign in parts)
+    if any(len(values) < 2 for values, _ in parts):
+        return Gain(name, points, None)
+    # Cells are independent trainings, so the variances of their means add up (Welch).
+    variance = sum(float(np.var(values, ddof=1)) / len(values) for values, _ in parts)
+    return Gain(name, points, float(np.sqrt(variance)))

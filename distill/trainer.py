@@ -1,0 +1,308 @@
+"""One stage of training: a thin ``transformers.Trainer`` with a composed objective.
+
+The loop, mixed precision, several processes and loggers are the Trainer's. Added here: the
+objective over rows with logits, length-bucketed batches whose order depends on seed and epoch
+alone, each loss term logged by name, and the best state kept in memory.
+"""
+
+import copy
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from augment.transferset import Task
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.utils import logging as transformers_logging
+
+from distill.adadelta import AdaDelta
+from distill.buckets import Buckets
+from distill.errors import StageError
+from distill.evaluation import evaluate, headline
+from distill.examples import Examples
+from distill.machine import resolve
+from distill.objectives import Objective
+from distill.progress import Progress
+from distill.recipe import StageSettings
+
+DWARFED = 100.0
+LOGS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What a stage did: steps, the history of losses and checks, and which state was kept."""
+
+    steps: int
+    rows: int
+    seconds: float
+    kept_step: int
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def checks(self) -> list[dict[str, float]]:
+        """The history's evaluations on validation, in order."""
+        return [entry for entry in self.history if "eval_rows" in entry]
+
+
+def steps_of(stage: StageSettings, rows: int) -> int:
+    """Return the optimiser steps of a stage over ``rows`` rows an epoch."""
+    if stage.steps is not None:
+        return stage.steps
+    assert stage.epochs is not None
+    return steps_of_epochs(stage.epochs, rows, stage.batch)
+
+
+def steps_of_epochs(epochs: float, rows: int, batch: int) -> int:
+    """Return the steps of ``epochs`` passes over ``rows`` rows, at least one."""
+    return max(1, round(epochs * -(-rows // batch)))
+
+
+def check(objective: Objective, examples: Examples, where: str) -> None:
+    """Refuse a stage whose objective needs a column that the rows lack.
+
+    Raises:
+        StageError: names the column and the command that adds it.
+    """
+    if not len(examples):
+        raise StageError(f"{where}: there are no rows to train on")
+    if objective.needs_logits and examples.logits is None:
+        raise StageError(
+            f"{where}: the objective matches a teacher, but these rows have no logits; "
+            f"add them with: augment label RECIPE --set {where} --out LABELLED, "
+            'or train on labels with objective = "hard-cross-entropy"'
+        )
+    if objective.needs_labels and examples.labels is None:
+        raise StageError(
+            f"{where}: the hard term needs a label on every row, and there is none; "
+            'use alpha = 0 (logits alone) or target = "argmax" (the teacher\'s class)'
+        )
+
+
+def run_stage(
+    model: nn.Module,
+    examples: Examples,
+    stage: StageSettings,
+    *,
+    task: Task,
+    validation: Examples | None = None,
+    show: bool | None = None,
+) -> StageResult:
+    """Train ``model`` in place for one stage.
+
+    Args:
+        model: a student; it is left in its kept state, in eval mode.
+        examples: rows of the set; the stage's ``data`` chooses among them.
+        stage: what to match, and for how long.
+        task: what labels and logits mean.
+        validation: rows for the checks; without them the last state is kept.
+        show: a progress bar; by default on terminals only.
+
+    Raises:
+        StageError: the objective needs labels or logits that the rows lack.
+    """
+    if stage.data == "originals":
+        examples = examples.where(examples.column("copies") == 0)
+    objective = stage.loss(regression=task.kind == "regression")
+    check(objective, examples, "the transfer set")
+    steps = steps_of(stage, len(examples))
+    with own_randomness(), tempfile.TemporaryDirectory() as scratch, quiet():
+        trainer = StageTrainer(
+            model, examples, stage, objective, task, validation, steps, scratch,
+            show=sys.stderr.isatty() if show is None else show,
+        )  # fmt: skip
+        outcome = trainer.train()
+        kept = trainer.restore()
+    model.eval()
+    seconds = float(outcome.metrics["train_runtime"])
+    history = [entry for entry in trainer.state.log_history if "train_runtime" not in entry]
+    return StageResult(steps, len(examples), seconds, kept, history)
+
+
+class StageTrainer(Trainer):
+    """The Trainer of one stage; use :func:`run_stage`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        examples: Examples,
+        stage: StageSettings,
+        objective: Objective,
+        task: Task,
+        validation: Examples | None,
+        steps: int,
+        scratch: str,
+        *,
+        show: bool,
+    ) -> None:
+        self.stage, self.objective, self.task = stage, objective, task
+        self.validation = validation if validation is not None and len(validation) else None
+        self.best: tuple[float, int, dict[str, Tensor]] | None = None
+        self.sums: dict[str, Tensor] = {}
+        self.summed = 0
+        self.warned = False
+        arguments = TrainingArguments(
+            output_dir=scratch,
+            max_steps=steps,
+            per_device_train_batch_size=stage.batch,
+            learning_rate=stage.rate,
+            lr_scheduler_type="constant",
+            max_grad_norm=0.0,
+            use_cpu=not torch.accelerator.is_available(),
+            bf16=resolve(stage.precision) == "bf16",
+            seed=stage.seed,
+            logging_steps=max(1, steps // LOGS),
+            logging_nan_inf_filter=False,
+            save_strategy="no",
+            eval_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            remove_unused_columns=False,
+            dataloader_pin_memory=False,
+        )
+        super().__init__(model, arguments, train_dataset=examples)
+        # Logits and labels go to the objective, so the model must not count items for a loss.
+        self.model_accepts_loss_kwargs = False
+        self.pop_callback(transformers.PrinterCallback)
+        if self.validation is not None and stage.evaluations:
+            self.add_callback(_Checks(steps, stage.evaluations))
+        if show:
+            self.add_callback(Progress(stage.batch))
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Return the bucketed batches; the loader starts no worker process."""
+        examples = self.train_dataset
+        assert isinstance(examples, Examples)
+        buckets = Buckets(examples.lengths, self.stage.batch, self.stage.seed)
+        loader = DataLoader(examples, batch_sampler=buckets, collate_fn=same)
+        prepared: DataLoader[Any] = self.accelerator.prepare(loader)
+        return prepared
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """Return AdaDelta (sparse where that is faster) or AdamW over the trained parameters."""
+        if self.optimizer is not None:
+            return self.optimizer
+        student: Any = self.model
+        parameters = [p for p in student.parameters() if p.requires_grad]
+        if self.stage.optimiser == "adadelta":
+            # Row-sparse gradients pay on a CPU; collectives of several processes refuse them.
+            alone = self.args.device.type == "cpu" and self.args.world_size == 1
+            if hasattr(student, "sparse_gradients"):
+                student.sparse_gradients = alone
+            self.optimizer = AdaDelta(parameters, lr=self.stage.rate)
+        else:
+            if hasattr(student, "sparse_gradients"):
+                student.sparse_gradients = False
+            self.optimizer = torch.optim.AdamW(parameters, lr=self.stage.rate)
+        return self.optimizer
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """Return the mean over rows of the objective's weighted terms."""
+        targets = {name: inputs.pop(name) for name in ("labels", "logits") if name in inputs}
+        outputs = model(**inputs)
+        terms = {k: v.mean() for k, v in self.objective.terms(outputs.logits, targets).items()}
+        for name, value in terms.items():
+            self.sums[name] = self.sums.get(name, torch.zeros(())) + value.detach().cpu()
+        self.summed += 1
+        loss = torch.stack(list(terms.values())).sum()
+        return (loss, outputs) if return_outputs else loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Add each weighted term by name, and warn once when one dwarfs the others."""
+        if "loss" in logs and self.summed:
+            means = {name: float(value) / self.summed for name, value in self.sums.items()}
+            logs |= {f"loss_{name}": value for name, value in means.items()}
+            self.sums, self.summed = {}, 0
+            self._warn(means)
+        super().log(logs, start_time)
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Check the state on validation, and remember it when it is the best so far."""
+        assert self.validation is not None
+        model: Any = self.model
+        found = evaluate(model, self.validation, self.task)
+        value = headline(self.task, found)
+        if self.stage.select == "validation" and value is not None:
+            if self.best is None or value > self.best[0]:
+                self.best = (value, self.state.global_step, copy.deepcopy(model.state_dict()))
+        metrics = {f"eval_{name}": number for name, number in found.items()}
+        self.log(dict(metrics))
+        self.control.should_evaluate = False  # else the end of the epoch asks again
+        return metrics
+
+    def restore(self) -> int:
+        """Put the best state back if one was asked for; returns the step of the kept state."""
+        if self.best is None:
+            return self.state.global_step
+        model: Any = self.model
+        model.load_state_dict(self.best[2])
+        return self.best[1]
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
+        # The Trainer computes a norm each step only to log it; sparse gradients have none.
+        return None
+
+    def _warn(self, means: dict[str, float]) -> None:
+        if self.warned or len(means) < 2:
+            return
+        (least, small), *_, (most, large) = sorted(means.items(), key=lambda item: item[1])
+        if large > DWARFED * small:
+            self.warned = True
+            warnings.warn(
+                f"the loss term {most} ({large:.3g}, weighted) is more than {DWARFED:.0f} times "
+                f"{least} ({small:.3g}), which has next to no say; change alpha",
+                stacklevel=2,
+            )
+
+
+class _Checks(TrainerCallback):
+    """Asks for ``count`` evenly spread evaluations, the last one at the last step."""
+
+    def __init__(self, steps: int, count: int) -> None:
+        self.steps = {round(steps * (i + 1) / count) for i in range(count)} - {0}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step in self.steps:
+            control.should_evaluate = True
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers' own progress bars off: saving a small model needs none."""
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            transformers_logging.enable_progress_bar()
+
+
+@contextmanager
+def own_randomness() -> Iterator[None]:
+    """Seed as the Trainer likes, and give the caller its torch and numpy state back."""
+    state = np.random.get_state()  # noqa: NPY002 - the Trainer seeds the global generator
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002
+
+
+def same(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the batch: ``Examples`` collates while it fetches."""
+    return batch

@@ -36,7 +36,7 @@ _HOMES = {
     "train": ("distill.runs", "train"),
 }
 
-__all__ = [  # noqa: PLE0604 - every name is in _HOMES
+__all__ = [
     "Ablation",
     "BiLSTM",
     "Examples",

@@ -14,7 +14,6 @@ from typing import Any
 
 from augment.settings import write_atomic
 from augment.transferset import TransferSet
-
 from distill.cells import Cell, Data, Target
 from distill.errors import AblationError
 from distill.pool import train_cells
@@ -88,9 +87,7 @@ def ablate(
             rate=rate,
             done=lambda cell: say(f"{cell.name}: done"),
         )
-        return [
-            json.loads((folder / "cells" / f"{cell.name}.json").read_text()) for cell in cells
-        ]
+        return [json.loads((folder / "cells" / f"{cell.name}.json").read_text()) for cell in cells]
 
     rate = settings.learning_rate
     trials: list[dict[str, Any]] = []
@@ -174,4 +171,3 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         elif old != new:
             found.append(f"{key} ({old!r} then, {new!r} now)")
     return found
-

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+
 from augment.settings import write_atomic
 from augment.transferset import TransferSet
-
 from distill.evaluation import evaluate, headline
 from distill.examples import Examples
 from distill.recipe import AblateSettings, StageSettings, StudentSettings
@@ -48,7 +48,9 @@ class Cell:
         return f"{self.target}-{self.data}-seed-{self.seed}{trial}"
 
 
-def stage_of(cell: Cell, settings: AblateSettings, *, steps: int, rate: float | None) -> StageSettings:
+def stage_of(
+    cell: Cell, settings: AblateSettings, *, steps: int, rate: float | None
+) -> StageSettings:
     """Return the training of a cell; between cells only target, data and seed differ."""
     return StageSettings(
         steps=steps,
@@ -94,7 +96,9 @@ def train_cell(
     """Train one student and return its figures in points (a hundred times the headline)."""
     task = material.source.task
     rows = material.splits["train"]
-    held_out = {k: v for k, v in material.splits.items() if k != "train"}
+    splits = material.splits
+    held_out: dict[str, Examples] = {k: splits[k] for k in splits if k != "train"}
+    held_out = dict(sorted(held_out.items(), reverse=True))  # validation before test
     steps = steps_of_cells(settings, int((rows.column("copies") == 0).sum()))
     if cell.rate is not None:
         inside = on_slice(rows, settings.slice_rows)

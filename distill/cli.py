@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
-from augment.errors import TransfersetError
 from rich.console import Console
+
+from augment.errors import TransfersetError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +34,9 @@ A *recipe* is one TOML file: its sections \\[teacher], \\[student], \\[\\[stage]
 
 RecipeFile = Annotated[Path, typer.Argument(help="The recipe, a TOML file.")]
 Set = Annotated[Path, typer.Option("--set", help="A finished transfer set.")]
+Vectors = Annotated[
+    str | None, typer.Option("--vectors", help="Word vectors, instead of the recipe's.")
+]
 Out = Annotated[Path, typer.Option("--out", help="Folder to write; new, or this very run's.")]
 
 
@@ -53,7 +57,7 @@ def _told(command: F) -> F:
 @app.command()
 @_told
 def teacher(recipe: RecipeFile, set_: Set, out: Out) -> None:
-    """Fine-tune a teacher on the set's original rows, never on copies.
+    r"""Fine-tune a teacher on the set's original rows, never on copies.
 
     Reads \\[teacher]: `base` names the encoder (a hub name, a folder, or `package:module` for
     weights inside an installed package). Writes a plain transformers folder.
@@ -69,15 +73,15 @@ def teacher(recipe: RecipeFile, set_: Set, out: Out) -> None:
 
 @app.command()
 @_told
-def train(recipe: RecipeFile, set_: Set, out: Out) -> None:
-    """Train a student through the recipe's stages and evaluate it.
+def train(recipe: RecipeFile, set_: Set, out: Out, vectors: Vectors = None) -> None:
+    r"""Train a student through the recipe's stages and evaluate it.
 
     Reads \\[student] and each \\[\\[stage]]. The folder then loads with
     `AutoModelForSequenceClassification.from_pretrained` after `import distill`.
     """
     from distill.recipe import read
 
-    read_ = read(recipe)
+    read_ = read(recipe, vectors=vectors)
     from distill.runs import train as run
 
     finished = run(set_, out=out, student=read_.student, stages=read_.stages)
@@ -87,7 +91,9 @@ def train(recipe: RecipeFile, set_: Set, out: Out) -> None:
 @app.command()
 @_told
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Finished runs; the report goes to the first.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Finished runs; the report goes to the first.")
+    ],
     teacher: Annotated[
         Path | None, typer.Option(help="The teacher's folder, to measure its size and speed.")
     ] = None,
@@ -111,8 +117,13 @@ def ablate(
     recipe: RecipeFile,
     set_: Set,
     out: Out,
-    seeds: Annotated[int | None, typer.Option(help="Seeds a cell, instead of the recipe's.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps a cell, instead of the recipe's.")] = None,
+    vectors: Vectors = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds a cell, instead of the recipe's.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps a cell, instead of the recipe's.")
+    ] = None,
 ) -> None:
     """Train {hard labels, logits} × {originals, copies} at equal steps, over several seeds.
 
@@ -122,10 +133,9 @@ def ablate(
     from dataclasses import replace
 
     from augment.errors import SettingsError
-
     from distill.recipe import read
 
-    read_ = read(recipe)
+    read_ = read(recipe, vectors=vectors)
     changes: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
     changes |= {} if steps is None else {"steps": steps, "epochs": None}
     try:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from augment.transferset import TransferSet
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from augment.transferset import TransferSet
 from distill.examples import Examples, read_examples
 from distill.trainer import quiet
 
@@ -99,9 +99,7 @@ def measure(
 
 def count(model: nn.Module) -> tuple[int, int]:
     """Return the parameters, and those outside embedding tables; a shared one counts once."""
-    tables = {
-        id(p) for m in model.modules() if isinstance(m, nn.Embedding) for p in m.parameters()
-    }
+    tables = {id(p) for m in model.modules() if isinstance(m, nn.Embedding) for p in m.parameters()}
     every = list(model.parameters())
     return (
         sum(p.numel() for p in every),

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from augment.transferset import Task
 from numpy.typing import NDArray
 from torch import nn
 
+from augment.transferset import Task
 from distill.examples import Examples
 
 Array = NDArray[Any]

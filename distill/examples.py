@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from augment.transferset import TransferSet
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
+
+from augment.transferset import TransferSet
 
 Ints = NDArray[np.int64]
 
@@ -140,7 +141,7 @@ def _tokens(
     columns: list[list[str]], tokenizer: PreTrainedTokenizerBase, max_tokens: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int8], Ints]:
     # A copy, since truncation is a setting of the backend and the caller's stays as it was.
-    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())  # type: ignore[attr-defined]
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     backend.enable_truncation(max_tokens, strategy="longest_first")
     backend.no_padding()
     ids, types, lengths = [], [], [np.zeros(1, np.int64)]
@@ -163,7 +164,7 @@ def _tokens(
 def _labels(table: pa.Table, regression: bool) -> NDArray[Any] | None:
     if "label" not in table.column_names or table["label"].null_count:
         return None
-    values = table["label"].to_numpy()
+    values = np.asarray(table["label"].to_numpy())
     return values.astype(np.float32 if regression else np.int64)
 
 
@@ -171,8 +172,8 @@ def _logits(table: pa.Table) -> NDArray[np.float32] | None:
     if "logits" not in table.column_names or table["logits"].null_count:
         return None
     lists = table["logits"].combine_chunks()
-    values = lists.flatten().to_numpy(zero_copy_only=False)
-    return values.astype(np.float32).reshape(len(lists), -1)
+    values = np.asarray(lists.flatten().to_numpy(zero_copy_only=False), np.float32)
+    return values.reshape(len(lists), -1)
 
 
 def _numbers(table: pa.Table, name: str) -> Ints:

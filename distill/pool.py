@@ -1,5 +1,6 @@
 """Train cells in this process or in several children, one thread each; same results either way."""
 
+import contextlib
 import json
 import os
 import queue
@@ -9,8 +10,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-
-from augment.transferset import TransferSet
 
 from distill.cells import Cell, job, train_cell, write_cell
 from distill.errors import AblationError
@@ -70,7 +69,7 @@ def _serve(
 ) -> None:
     # Thread counts are read when the libraries load, so they are set before the child starts.
     one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
-    paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
+    paths = os.pathsep.join(str(Path(path).absolute()) for path in sys.path)
     child = subprocess.Popen(
         [sys.executable, "-m", "distill.cells"],
         stdin=subprocess.PIPE,
@@ -79,7 +78,21 @@ def _serve(
         text=True,
         env=os.environ | one | {"PYTHONPATH": paths},
     )
-    assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+    with child:  # closes the pipes, which ends the child, and waits for it
+        _feed(child, waiting, line, rate, done, failures)
+
+
+def _feed(
+    child: "subprocess.Popen[str]",
+    waiting: "queue.SimpleQueue[Cell]",
+    line: str,
+    rate: float | None,
+    done: Done,
+    failures: list[str],
+) -> None:
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stderr is not None
     said: list[str] = []
     listener = threading.Thread(target=said.extend, args=(child.stderr,), daemon=True)
     listener.start()
@@ -99,5 +112,6 @@ def _serve(
     except OSError as error:
         failures.append(str(error))
     finally:
-        child.stdin.close()
-        child.wait()
+        with contextlib.suppress(OSError):  # a child that died has closed its end already
+            child.stdin.close()
+        listener.join()

@@ -3,11 +3,12 @@
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from transformers import TrainerCallback
 
 
-class Progress(TrainerCallback):
+class Progress(TrainerCallback):  # type: ignore[misc]
     """Follows one stage; ``batch`` rows are read a step."""
 
     def __init__(self, batch: int, title: str = "train") -> None:

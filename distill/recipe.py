@@ -5,8 +5,14 @@ from pathlib import Path
 from typing import Literal
 
 from augment.settings import Recipe, parse, read_recipe
-
 from distill.objectives import Distance, Objective
+
+
+def _place(recipe: Recipe, vectors: str) -> str:
+    # A bare name that is no file belongs to gensim's downloader, such as glove-wiki-gigaword-300.
+    path = recipe.resolve(vectors)
+    bare = not Path(vectors).suffix and Path(vectors).name == vectors
+    return vectors if bare and not path.exists() else str(path)
 
 
 def _counts(record: object, *names: str) -> None:
@@ -20,9 +26,10 @@ def _counts(record: object, *names: str) -> None:
 class StudentSettings:
     """A BiLSTM student's shape and its word vectors.
 
-    ``hidden`` is the width of one direction, ``head`` of the layer above; ``vectors`` names a file
-    of word vectors (relative to the recipe), whose width then replaces ``dims``. Without it the
-    vectors start small and random. ``max_words`` bounds each training text.
+    ``hidden`` is the width of one direction, ``head`` of the layer above. ``vectors`` names a file
+    of word vectors (relative to the recipe) or a set of ``gensim.downloader``; its width then
+    replaces ``dims``. Without it the vectors start small and random. ``max_words`` bounds each
+    training text; words seen less than ``min_count`` times are unknown.
     """
 
     kind: Literal["bilstm"] = "bilstm"
@@ -155,16 +162,22 @@ class DistillRecipe:
 DEFAULT_STAGES = (StageSettings(epochs=3.0),)
 
 
-def read(path: str | Path) -> DistillRecipe:
+def read(path: str | Path, *, vectors: str | None = None) -> DistillRecipe:
     """Read and check a recipe.
+
+    Args:
+        path: the TOML file.
+        vectors: word vectors instead of the recipe's; relative to the current folder.
 
     Raises:
         SettingsError: unknown section or key, wrong type, value out of range.
     """
     recipe = read_recipe(path)
     student = recipe.section(StudentSettings, "student")
-    if student.vectors is not None:
-        student = replace(student, vectors=str(recipe.resolve(student.vectors)))
+    if vectors is not None:
+        student = replace(student, vectors=vectors)
+    elif student.vectors is not None:
+        student = replace(student, vectors=_place(recipe, student.vectors))
     stages = tuple(
         parse(StageSettings, table, f"{recipe.path}, [[stage]] {number}")
         for number, table in enumerate(recipe.tables.get("stage", []), start=1)

@@ -9,7 +9,6 @@ from typing import Any
 from augment.errors import SetError
 from augment.settings import write_atomic
 from augment.transferset import Task, TransferSet
-
 from distill.cost import Cost, measure
 from distill.errors import RunError
 from distill.evaluation import measured
@@ -103,7 +102,9 @@ def _same_set(runs: Sequence[Run]) -> TransferSet:
     tests = [TransferSet.open(run.record["set"]["path"]) for run in runs]
     if len(digests) > 1 and len({_held_out(found) for found in tests}) > 1:
         names = ", ".join(str(run.path) for run in runs)
-        raise RunError(f"{names}: trained on sets with different held-out rows; compare like with like")
+        raise RunError(
+            f"{names}: trained on sets with different held-out rows; compare like with like"
+        )
     found = next((s for s in tests if s.labelled), tests[0])
     if not any(split != "train" for split in found.splits):
         raise SetError(f"{found.path}: no held-out split, so there is nothing to report")
@@ -144,9 +145,7 @@ def _teacher(
     return Column("teacher", metrics, cost, str(place) if cost else None)
 
 
-def _cost(
-    folder: Path, transfer_set: TransferSet, run: Run, settings: ReportSettings
-) -> Cost:
+def _cost(folder: Path, transfer_set: TransferSet, run: Run, settings: ReportSettings) -> Cost:
     return measure(
         folder,
         transfer_set,
@@ -161,8 +160,10 @@ def _name(run: Run) -> str:
     parts = []
     for stage in run.record["stages"]:
         hard = stage["objective"] == "hard-cross-entropy"
-        what = ("hard labels" if stage["target"] == "label" else "teacher's argmax") if hard else (
-            "logits" if stage["objective"] == "logits-mse" else "soft labels"
+        what = (
+            ("hard labels" if stage["target"] == "label" else "teacher's argmax")
+            if hard
+            else ("logits" if stage["objective"] == "logits-mse" else "soft labels")
         )
         data = "originals" if stage["data"] == "originals" else "transfer set"
         parts.append(f"{what}, {data}")

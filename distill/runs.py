@@ -5,7 +5,6 @@ written last: a folder without it is unfinished.
 """
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -13,10 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+
 from augment.settings import write_atomic
 from augment.transferset import TransferSet
-
-from distill.errors import RunError
+from distill.errors import RunError, StageError
 from distill.evaluation import evaluate
 from distill.examples import Examples, read_examples
 from distill.recipe import DEFAULT_STAGES, StageSettings, StudentSettings
@@ -53,7 +52,9 @@ class Run:
         try:
             record = json.loads((path / RUN).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise RunError(f"{path}: no {RUN}, so this is no finished run; see: distill train") from None
+            raise RunError(
+                f"{path}: no {RUN}, so this is no finished run; see: distill train"
+            ) from None
         except (OSError, ValueError) as error:
             raise RunError(f"{path / RUN}: cannot be read: {error}") from error
         if record.get("format") != FORMAT:
@@ -187,8 +188,6 @@ def _opened(transfer_set: TransferSet | str | Path) -> TransferSet:
 
 def _refuse_early(transfer_set: TransferSet, stages: Sequence[StageSettings]) -> None:
     """Say what is missing before minutes of tokenising, not after."""
-    from distill.errors import StageError
-
     if not stages:
         raise StageError("there is no stage; give at least one [[stage]]")
     if transfer_set.task.outputs == 0:
@@ -205,7 +204,7 @@ def _plan(
     return {
         "format": FORMAT,
         "set": {
-            "path": os.path.abspath(transfer_set.path),
+            "path": str(transfer_set.path.resolve()),
             "digest": transfer_set.manifest.digest,
             "text": list(transfer_set.text),
             "task": {

@@ -5,7 +5,6 @@ book. Pairs are read jointly, ``[CLS] a [SEP] b [SEP]``.
 """
 
 import json
-import os
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
@@ -15,8 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from augment.settings import TeacherSettings, model_folder, write_atomic
-from augment.transferset import TransferSet
 from torch.utils.data import DataLoader
 from transformers import (
     AutoModelForSequenceClassification,
@@ -26,6 +23,8 @@ from transformers import (
     TrainingArguments,
 )
 
+from augment.settings import TeacherSettings, model_folder, write_atomic
+from augment.transferset import TransferSet
 from distill.buckets import Buckets
 from distill.errors import RunError, StageError
 from distill.evaluation import evaluate
@@ -186,7 +185,7 @@ def _fit(model: Any, examples: Examples, settings: TeacherSettings, shown: bool)
     return float(outcome.metrics["train_runtime"])
 
 
-class _Teaching(Trainer):
+class _Teaching(Trainer):  # type: ignore[misc]
     """The plain Trainer, fed batches of like length: no time goes into padding."""
 
     def get_train_dataloader(self) -> DataLoader[Any]:
@@ -198,7 +197,7 @@ class _Teaching(Trainer):
         return prepared
 
 
-def _without_logits(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _without_logits(batch: Any) -> dict[str, torch.Tensor]:
     # A set labelled by an earlier teacher must not hand its logits to the model's forward.
     return {name: value for name, value in same(batch).items() if name != "logits"}
 
@@ -214,7 +213,7 @@ def _claim(folder: Path, plan: dict[str, Any]) -> Taught | None:
             f"{folder}: holds a teacher of another {' and '.join(different)}; "
             "choose another --out, or delete it"
         )
-    if folder.exists() and (not folder.is_dir() or os.listdir(folder)):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunError(
             f"{folder}: holds something else and stays untouched; choose a new folder for --out"
         )

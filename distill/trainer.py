@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from augment.transferset import Task
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.utils import logging as transformers_logging
 
+from augment.transferset import Task
 from distill.adadelta import AdaDelta
 from distill.buckets import Buckets
 from distill.errors import StageError
@@ -127,7 +127,7 @@ def run_stage(
     return StageResult(steps, len(examples), seconds, kept, history)
 
 
-class StageTrainer(Trainer):
+class StageTrainer(Trainer):  # type: ignore[misc]
     """The Trainer of one stage; use :func:`run_stage`."""
 
     def __init__(
@@ -145,6 +145,7 @@ class StageTrainer(Trainer):
     ) -> None:
         self.stage, self.objective, self.task = stage, objective, task
         self.validation = validation if validation is not None and len(validation) else None
+        self.optimizer: Any
         self.best: tuple[float, int, dict[str, Tensor]] | None = None
         self.sums: dict[str, Tensor] = {}
         self.summed = 0
@@ -186,7 +187,7 @@ class StageTrainer(Trainer):
         prepared: DataLoader[Any] = self.accelerator.prepare(loader)
         return prepared
 
-    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+    def create_optimizer(self, model: Any = None) -> Any:
         """Return AdaDelta (sparse where that is faster) or AdamW over the trained parameters."""
         if self.optimizer is not None:
             return self.optimizer
@@ -212,7 +213,9 @@ class StageTrainer(Trainer):
         num_items_in_batch: Any = None,
     ) -> Any:
         """Return the mean over rows of the objective's weighted terms."""
-        targets = {name: inputs.pop(name) for name in ("labels", "logits") if name in inputs}
+        targets: dict[str, Tensor] = {
+            name: inputs.pop(name) for name in ("labels", "logits") if name in inputs
+        }
         outputs = model(**inputs)
         terms = {k: v.mean() for k, v in self.objective.terms(outputs.logits, targets).items()}
         for name, value in terms.items():
@@ -235,10 +238,10 @@ class StageTrainer(Trainer):
         assert self.validation is not None
         model: Any = self.model
         found = evaluate(model, self.validation, self.task)
-        value = headline(self.task, found)
-        if self.stage.select == "validation" and value is not None:
-            if self.best is None or value > self.best[0]:
-                self.best = (value, self.state.global_step, copy.deepcopy(model.state_dict()))
+        value: Any = headline(self.task, found)
+        wanted = self.stage.select == "validation" and value is not None
+        if wanted and (self.best is None or value > self.best[0]):
+            self.best = (value, self.state.global_step, copy.deepcopy(model.state_dict()))
         metrics = {f"eval_{name}": number for name, number in found.items()}
         self.log(dict(metrics))
         self.control.should_evaluate = False  # else the end of the epoch asks again
@@ -247,7 +250,7 @@ class StageTrainer(Trainer):
     def restore(self) -> int:
         """Put the best state back if one was asked for; returns the step of the kept state."""
         if self.best is None:
-            return self.state.global_step
+            return int(self.state.global_step)
         model: Any = self.model
         model.load_state_dict(self.best[2])
         return self.best[1]
@@ -269,7 +272,7 @@ class StageTrainer(Trainer):
             )
 
 
-class _Checks(TrainerCallback):
+class _Checks(TrainerCallback):  # type: ignore[misc]
     """Asks for ``count`` evenly spread evaluations, the last one at the last step."""
 
     def __init__(self, steps: int, count: int) -> None:
@@ -303,6 +306,6 @@ def own_randomness() -> Iterator[None]:
         np.random.set_state(state)  # noqa: NPY002
 
 
-def same(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+def same(batch: Any) -> Any:
     """Return the batch: ``Examples`` collates while it fetches."""
     return batch

@@ -17,7 +17,7 @@ from distill.students.bilstm_config import BiLSTMConfig
 from distill.students.recurrence import last_states
 
 
-class BiLSTMForSequenceClassification(PreTrainedModel):
+class BiLSTMForSequenceClassification(PreTrainedModel):  # type: ignore[misc]
     """One-layer BiLSTM over word vectors with a two-layer head; single texts and pairs."""
 
     config_class = BiLSTMConfig
@@ -26,9 +26,7 @@ class BiLSTMForSequenceClassification(PreTrainedModel):
 
     def __init__(self, config: BiLSTMConfig) -> None:
         super().__init__(config)
-        self.frozen = (
-            nn.Embedding(config.vocab_size, config.dims) if config.channels == 2 else None
-        )
+        self.frozen = nn.Embedding(config.vocab_size, config.dims) if config.channels == 2 else None
         self.trained = nn.Embedding(config.vocab_size, config.dims)
         width = config.dims * config.channels
         self.lstm = nn.LSTM(width, config.hidden, batch_first=True, bidirectional=True)
@@ -67,7 +65,7 @@ class BiLSTMForSequenceClassification(PreTrainedModel):
         c = self.config
         a_word = 2 * 4 * c.hidden * (c.dims * c.channels + c.hidden)
         features = 2 * c.hidden * (4 if c.pair else 1)
-        return 2.0 * (tokens * a_word + features * c.head + c.head * c.num_labels)
+        return float(2 * (tokens * a_word + features * c.head + c.head * c.num_labels))
 
     def forward(
         self,
@@ -88,7 +86,8 @@ class BiLSTMForSequenceClassification(PreTrainedModel):
             return_dict: False asks for a tuple.
         """
         ids = input_ids.long()  # a tokenizer given only empty texts makes a float tensor
-        keep = (ids != self.config.pad_token_id) if attention_mask is None else attention_mask > 0
+        given = ids.ne(self.config.pad_token_id or 0) if attention_mask is None else attention_mask
+        keep = given > 0
         if self.config.pair:
             types = torch.zeros_like(ids) if token_type_ids is None else token_type_ids
             first = self._aligned(ids, keep & (types == 0))
@@ -129,11 +128,12 @@ class BiLSTMForSequenceClassification(PreTrainedModel):
 
     def _encode_by_word(self, ids: Tensor, lengths: Tensor) -> Tensor:
         words, places = torch.unique(ids, return_inverse=True)
-        lstm, steps = self.lstm, ids.shape[1]
+        lstm: Any = self.lstm  # its parameters are made by name, which types cannot follow
+        steps = ids.shape[1]
         vectors = F.embedding(words, self.trained.weight, sparse=self.sparse_gradients)
         if self.frozen is not None:
             vectors = torch.cat([self.frozen(words), vectors], dim=-1)
-        bias = torch.cat(
+        bias: Tensor = torch.cat(
             [
                 lstm.bias_ih_l0 + lstm.bias_hh_l0,
                 lstm.bias_ih_l0_reverse + lstm.bias_hh_l0_reverse,
@@ -165,9 +165,7 @@ class BiLSTMForSequenceClassification(PreTrainedModel):
         return hard_cross_entropy(logits, labels).mean()
 
 
-def _stack(
-    first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]
-) -> tuple[Tensor, Tensor]:
+def _stack(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Put two texts' ids and lengths under one another, padded to the longer: (2B, T)."""
     steps = max(first[0].shape[1], second[0].shape[1])
     ids = torch.cat([F.pad(ids, (0, steps - ids.shape[1])) for ids, _ in (first, second)])

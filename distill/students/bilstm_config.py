@@ -7,7 +7,7 @@ from transformers.configuration_utils import PreTrainedConfig
 
 
 @strict
-class BiLSTMConfig(PreTrainedConfig):
+class BiLSTMConfig(PreTrainedConfig):  # type: ignore[misc]
     """Shape of a BiLSTM student.
 
     ``dims`` is the width of one channel of word vectors; of two channels the first is frozen and

@@ -34,9 +34,7 @@ def vocabulary(
     Raises:
         StudentError: the file of vectors is missing or unreadable.
     """
-    tokenizer = word_tokenizer(
-        slices(texts), min_count=min_count, max_words=max_words, pair=pair
-    )
+    tokenizer = word_tokenizer(slices(texts), min_count=min_count, max_words=max_words, pair=pair)
     words = words_of(tokenizer)
     found = random_vectors(words, dims) if vectors is None else read_vectors(vectors, words)
     return Vocabulary(tokenizer, found)

@@ -35,7 +35,7 @@ def last_states(gates: Tensor, weight: Tensor, lengths: Tensor) -> Tensor:
 
     Source: Hochreiter and Schmidhuber 1997; the gate equations are those of ``torch.nn.LSTM``.
     """
-    states: Tensor = _Recurrence.apply(gates, weight, lengths)
+    states: Tensor = _Recurrence.apply(gates, weight, lengths)  # type: ignore[no-untyped-call]
     return states
 
 

@@ -4,7 +4,9 @@ Read are the word2vec formats, text and binary, and GloVe's text, which lacks th
 ``KeyedVectors.load`` is not used: it unpickles, and a file of vectors must not be able to run code.
 """
 
+import gzip
 import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +62,8 @@ def read_vectors(path: str | Path, words: Sequence[str]) -> Vectors:
 def _keyed_vectors(path: Path) -> Any:
     from gensim.models import KeyedVectors  # heavy, and only students with vectors need it
 
+    if not path.is_file() and not path.suffix and path.name == str(path):
+        path = _downloaded(path.name)
     if not path.is_file():
         raise StudentError(
             f"{path}: no such file of word vectors; make one with: augment vectors, "
@@ -67,7 +71,10 @@ def _keyed_vectors(path: Path) -> Any:
         )
     header, binary = _format(path)
     try:
-        return KeyedVectors.load_word2vec_format(str(path), binary=binary, no_header=not header)
+        with warnings.catch_warnings():
+            # Without a header gensim opens the file twice and leaves one handle to the collector.
+            warnings.simplefilter("ignore", ResourceWarning)
+            return KeyedVectors.load_word2vec_format(str(path), binary=binary, no_header=not header)
     except (ValueError, EOFError, IndexError) as error:
         raise StudentError(
             f"{path}: neither word2vec's format (text or binary) nor GloVe's text: {error}"
@@ -76,7 +83,7 @@ def _keyed_vectors(path: Path) -> Any:
 
 def _format(path: Path) -> tuple[bool, bool]:
     """Return whether the file starts with word2vec's header line, and whether it is binary."""
-    with open(path, "rb") as file:
+    with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
         first, second = file.readline(4096).split(), file.read(4096)
     header = len(first) == 2 and all(part.isdigit() for part in first)
     if not header:
@@ -87,6 +94,19 @@ def _format(path: Path) -> tuple[bool, bool]:
     except (ValueError, IndexError):
         return True, True
     return True, False
+
+
+def _downloaded(name: str) -> Path:
+    """Return the file of one of gensim's published sets; only the file, not its loading code."""
+    from gensim import downloader
+
+    try:
+        return Path(downloader.load(name, return_path=True))
+    except (OSError, ValueError) as error:
+        raise StudentError(
+            f"vectors {name!r}: no such file, and gensim's downloader says: {error}; "
+            "give a file of vectors, made for example with: augment vectors"
+        ) from error
 
 
 def _draw(word: str, dims: int) -> Array:

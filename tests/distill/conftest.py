@@ -1,0 +1,75 @@
+"""Small transfer sets made without spaCy or a teacher."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+
+from augment.transferset import Task, TransferSet, write_set
+
+GOOD = ["a good film", "great fun", "i loved it", "warm and clever"]
+BAD = ["a bad film", "no fun", "i hated it", "cold and dull"]
+CLASSES = Task("classification", ("negative", "positive"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny tensors run faster on one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def rows(
+    copies: int = 0, *, labels: bool = True, logits: bool = True, pair: bool = False
+) -> pa.Table:
+    """Return eight source rows with their copies as a set's table."""
+    sources = [(text, 1) for text in GOOD] + [(text, 0) for text in BAD]
+    every = [(i, c, t, y) for i, (t, y) in enumerate(sources) for c in range(copies + 1)]
+    texts = [t if c == 0 else f"{t} copied{c}" for _, c, t, _ in every]
+    columns: dict[str, Any] = {"text": texts}
+    if pair:
+        columns["other"] = ["the " + text for text in reversed(texts)]
+    if labels:
+        columns["label"] = pa.array([y for *_, y in every], pa.int64())
+    columns["source"] = pa.array([i for i, *_ in every], pa.int64())
+    columns["copy"] = pa.array([c for _, c, *_ in every], pa.int32())
+    columns["ops"] = ["" if c == 0 else "mask" for _, c, *_ in every]
+    if logits:
+        values = [[1.5 - 3 * y, 3 * y - 1.5] for *_, y in every]
+        columns["logits"] = pa.array(values, pa.list_(pa.float32(), 2))
+    return pa.table(columns)
+
+
+@pytest.fixture
+def make_set(tmp_path: Path) -> Callable[..., TransferSet]:
+    """Return a maker of sets: ``make_set(copies=2, labels=False, logits=False, pair=True)``."""
+
+    def make(
+        name: str = "set", *, copies: int = 0, pair: bool = False, **keys: bool
+    ) -> TransferSet:
+        held = rows(0, pair=pair, **keys)
+        has_classes = keys.get("labels", True) or keys.get("logits", True)
+        return write_set(
+            tmp_path / name,
+            train=rows(copies, pair=pair, **keys),
+            held_out={"validation": held, "test": held},
+            task=CLASSES if has_classes else Task("classification", ()),
+            text=("text", "other") if pair else ("text",),
+            teacher={"name": "oracle"} if keys.get("logits", True) else None,
+        )
+
+    return make
+
+
+def regression_rows() -> pa.Table:
+    """Return pairs with a score and a teacher's score."""
+    table = rows(0, pair=True, logits=False)
+    scores = pa.array([float(y) * 5 for y in table["label"].to_pylist()], pa.float64())
+    table = table.set_column(table.column_names.index("label"), "label", scores)
+    logits = pa.array([[4.0 * s / 5 + 0.5] for s in scores.to_pylist()], pa.list_(pa.float32(), 1))
+    return table.append_column("logits", logits)

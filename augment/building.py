@@ -19,7 +19,7 @@ from augment.errors import SetError, SettingsError
 from augment.files import PLAN, begin, compare
 from augment.progress import progress
 from augment.recipe import fingerprint_of, from_steps, to_steps
-from augment.settings import AugmentSettings, CorpusSettings, Recipe, read_recipe
+from augment.settings import AugmentSettings, CorpusSettings, Recipe, parse, read_recipe
 from augment.store import Store, content_keys, identity, order
 from augment.transferset import (
     MANIFEST,
@@ -87,19 +87,11 @@ def build(
         SetError: ``out`` holds another set, or the recipe changed since it was begun.
     """
     columns = (text,) if isinstance(text, str) else tuple(text)
-    try:
-        settings = CorpusSettings(
-            text=columns,
-            label=label,
-            task=task,  # type: ignore[arg-type]
-            classes=tuple(classes),
-            id=id,
-            language=language,
-        )
-        options = AugmentSettings((), copies, seed, guard, shard_rows)
-        engine = Local(workers)
-    except ValueError as error:
-        raise SettingsError(f"build: {error}") from error
+    given = {"text": columns, "label": label, "task": task, "classes": tuple(classes), "id": id}
+    settings = parse(CorpusSettings, given | {"language": language}, "build")
+    counts = {"copies": copies, "seed": seed, "guard": guard, "shard_rows": shard_rows}
+    options = parse(AugmentSettings, counts, "build")
+    engine = _engine(workers)
     sources = {"train": source}
     if hasattr(source, "keys") and hasattr(source, "items") and "train" in source:
         sources = {k: v for k, v in source.items() if k in ("train", "validation", "test")}
@@ -121,12 +113,16 @@ def build_recipe(
     settings = recipe.section(CorpusSettings, "corpus")
     options = recipe.section(AugmentSettings, "augment")
     chain = from_steps(options.steps, f"{recipe.path}, augment")
-    try:
-        engine = Local(workers)
-    except ValueError as error:
-        raise SettingsError(f"build: {error}") from error
+    engine = _engine(workers)
     sources = sources_of(settings, recipe.path.parent)
     return Build(settings, options, chain, Path(out), engine, _store(store), show).run(sources)
+
+
+def _engine(workers: int) -> Local:
+    try:
+        return Local(workers)
+    except ValueError as error:
+        raise SettingsError(f"build: {error}") from error
 
 
 def _store(store: str | Path | None) -> Store:
@@ -147,6 +143,7 @@ class Build:
 
     def run(self, sources: Mapping[str, Any]) -> TransferSet:
         """Read, annotate, find duplicates, write; skip what is there already."""
+        self._annotator()  # a wrong language or tagger shows before anything is written
         self.out.mkdir(parents=True, exist_ok=True)
         work = self.out / ".work"
         work.mkdir(exist_ok=True)

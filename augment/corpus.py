@@ -5,6 +5,7 @@ than loaded, so that workers share it and memory does not grow with the corpus.
 """
 
 import csv
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,14 +24,7 @@ from augment.transferset import Task, content_digest
 
 ROWS = "rows.arrow"
 _ROWS = 10_000
-_READERS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".parquet": "parquet",
-}
+_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +102,7 @@ def sources_of(settings: CorpusSettings, base: Path) -> dict[str, Any]:
 def _columns(split: str, source: Any, settings: CorpusSettings) -> Iterator[pa.Table]:
     """Yield a source as Arrow tables of bounded size."""
     if isinstance(source, str | os.PathLike):
-        yield from _file(Path(source), settings)
+        yield from _file(Path(source))
     elif isinstance(source, pa.Table):
         yield from (pa.Table.from_batches([b]) for b in source.to_batches(max_chunksize=_ROWS))
     elif hasattr(source, "with_format") and hasattr(source, "iter"):
@@ -141,75 +135,82 @@ def _named_classes(source: Any, settings: CorpusSettings) -> Iterator[pa.Table]:
         yield part
 
 
-def _file(path: Path, settings: CorpusSettings) -> Iterator[pa.Table]:
-    kind = _READERS.get(path.suffix.lower())
-    if kind is None:
-        raise CorpusError(
-            f"{path}: reads {', '.join(_READERS)}, got {path.suffix or 'no ending'!r}"
-        )
+def _file(path: Path) -> Iterator[pa.Table]:
+    ending = path.suffix.lower()
+    if ending not in _ENDINGS:
+        raise CorpusError(f"{path}: reads {', '.join(_ENDINGS)}, got {ending or 'no ending'!r}")
     if not path.is_file():
         raise CorpusError(f"{path}: no such file (paths in a recipe start at the recipe's folder)")
     if path.stat().st_size == 0:
         raise CorpusError(f"{path}: the file is empty")
-    if kind == "parquet":
-        try:
+    try:
+        if ending == ".parquet":
             for batch in pq.ParquetFile(path).iter_batches(_ROWS):
                 yield pa.Table.from_batches([batch])
-        except pa.ArrowException as error:
-            raise CorpusError(f"{path}: not a Parquet file: {error}") from error
-        return
-    yield from _loaded(path, kind)
-
-
-def _loaded(path: Path, kind: str) -> Iterator[pa.Table]:
-    """Read text files through ``datasets``, kept from guessing: every csv column is text."""
-    import datasets
-
-    options: dict[str, Any] = {}
-    if kind == "csv":
-        tabs = path.suffix.lower() != ".csv"
-        header = _header(path, tabs)
-        options = {
-            "sep": "\t" if tabs else ",",
-            "quoting": csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL,
-            "keep_default_na": False,
-            "encoding": "utf-8-sig",
-            "lineterminator": "\n" if tabs else None,
-            "features": datasets.Features({n: datasets.Value("string") for n in header}),
-        }
-    bars = datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
-    try:
-        data = datasets.load_dataset(kind, data_files=str(path), split="train", **options)
-    except Exception as error:
-        cause = error.__cause__ or error
-        raise CorpusError(f"{path}: cannot be read as {path.suffix[1:]}: {cause}") from error
-    finally:
-        if not bars:
-            datasets.enable_progress_bars()
-    for part in data.with_format("arrow").iter(batch_size=_ROWS):
-        if kind == "csv":  # a file with CRLF lines leaves the CR on the last column
-            last = part.column_names[-1]
-            clean = pc.replace_substring_regex(part[last], "\r$", "")
-            part = part.set_column(part.num_columns - 1, last, clean)
-            part = part.rename_columns([n.removesuffix("\r") for n in part.column_names])
-        yield part
-
-
-def _header(path: Path, tabs: bool) -> list[str]:
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            if tabs:
-                return file.readline().removesuffix("\n").split("\t")
-            return next(csv.reader(file))
+        else:
+            yield from _json(path) if ending.startswith(".json") else _delimited(path)
     except UnicodeDecodeError as error:
-        raise CorpusError(f"{path}: not UTF-8 (byte {error.start}); convert it first") from error
+        raise CorpusError(f"{path}: not UTF-8 ({error}); convert it first") from error
+    except (ValueError, csv.Error, OSError) as error:  # json's and Arrow's are ValueErrors too
+        raise CorpusError(f"{path}: cannot be read as {ending[1:]}: {error}") from error
+
+
+def _delimited(path: Path) -> Iterator[pa.Table]:
+    """Yield a csv or tsv file: every value is text, every row has the header's number of fields.
+
+    Read with the standard library: readers that guess turn "null" into nothing and "007" into 7,
+    drop empty lines, and shift a row that has a field too many. In a tsv quotes mean nothing and
+    only a line feed ends a line.
+    """
+    tabs = path.suffix.lower() != ".csv"
+    csv.field_size_limit(2**31 - 1)  # a text may be longer than the module's 131,072 characters
+    with open(path, encoding="utf-8-sig", newline="\n" if tabs else "") as file:
+        rows = (_fields(line) for line in file) if tabs else csv.reader(file, strict=True)
+        header = next(rows)
+        number = 0
+        while part := list(islice(rows, _ROWS)):
+            while not tabs and part and not part[-1]:  # blank lines at the end of a csv
+                part.pop()
+            for row in part:
+                if not row and len(header) == 1:
+                    row.append("")
+                if len(row) != len(header):
+                    raise CorpusError(
+                        f"{path}, row {number}: {len(row)} fields, the header has {len(header)}"
+                    )
+                number += 1
+            columns = zip(*part, strict=True) if part else [[] for _ in header]
+            arrays = [pa.array(list(column), pa.string()) for column in columns]
+            yield pa.table(arrays, names=header)
+
+
+def _fields(line: str) -> list[str]:
+    return line.removesuffix("\n").removesuffix("\r").split("\t")
+
+
+def _json(path: Path) -> Iterator[pa.Table]:
+    """Yield a file of one JSON object a line, or of one JSON array of objects."""
+    with open(path, encoding="utf-8-sig") as file:
+        start = file.read(1)
+        file.seek(0)
+        if start == "[":
+            rows = iter(json.load(file))
+        else:
+            rows = (json.loads(line) for line in file if line.strip())
+        number = 0
+        while part := list(islice(rows, _ROWS)):
+            for row in part:
+                if not isinstance(row, dict):
+                    raise CorpusError(f"{path}, row {number}: expected an object, got {row!r:.60}")
+                number += 1
+            yield pa.Table.from_pylist(part)
 
 
 def _map(parts: Iterator[pa.Table], path: Path, settings: CorpusSettings, split: str) -> pa.Table:
     """Write the wanted columns to an Arrow file and map it."""
     wanted = [*settings.text, *(c for c in (settings.label, settings.id) if c)]
     writer: pa.ipc.RecordBatchFileWriter | None = None
+    schema: pa.Schema | None = None
     done = 0
     try:
         for part in parts:
@@ -224,7 +225,7 @@ def _map(parts: Iterator[pa.Table], path: Path, settings: CorpusSettings, split:
                 schema = part.schema
                 writer = pa.ipc.new_file(str(path), schema)
             try:
-                writer.write_table(part.cast(writer.schema) if part.schema != schema else part)
+                writer.write_table(part if part.schema.equals(schema) else part.cast(schema))
             except (pa.ArrowException, ValueError) as error:
                 raise CorpusError(
                     f"{split}, from row {done}: columns change type: {error}"
@@ -263,13 +264,13 @@ def _classes(train: pa.Table, settings: CorpusSettings) -> tuple[str, ...]:
     noted = (train.schema.metadata or {}).get(b"classes")
     if noted:
         return tuple(noted.decode().split("\t"))
-    found = [v for v in pc.unique(train[settings.label]).to_pylist() if v is not None and v != ""]
-    if any(isinstance(v, float) for v in found):
+    if pa.types.is_floating(train[settings.label].type):
         raise CorpusError(
             f'train: label "{settings.label}" holds decimal numbers; '
             'set task = "regression", or name the classes'
         )
-    names = {str(v).strip() for v in found}
+    found = pc.unique(train[settings.label]).cast(pa.string()).to_pylist()
+    names = {v.strip() for v in found if v is not None and v.strip()}
     if all(n.lstrip("-").isdigit() for n in names):
         return tuple(sorted((n for n in names if int(n) >= 0), key=int))
     return tuple(sorted(names))
@@ -294,6 +295,10 @@ def _checked(table: pa.Table, settings: CorpusSettings, task: Task, split: str) 
 
 def _indices(label: pa.ChunkedArray, classes: Sequence[str], split: str, name: str) -> pa.Array:
     text = pc.utf8_trim_whitespace(label.cast(pa.string())).combine_chunks()
+    hidden = pc.equal(text, "")
+    if "-1" not in classes:  # the hub's mark of a hidden label
+        hidden = pc.or_(hidden, pc.equal(text, "-1"))
+    text = pc.if_else(hidden, None, text)
     if len(set(classes)) < 2:
         raise CorpusError(f'{split}: label "{name}" has one class only ({", ".join(classes)})')
     index = pc.index_in(text, pa.array(classes, pa.string()))
@@ -304,8 +309,7 @@ def _indices(label: pa.ChunkedArray, classes: Sequence[str], split: str, name: s
     elif index.null_count and all(t is None or t.isdigit() for t in pc.unique(text).to_pylist()):
         numbers = text.cast(pa.int64())
         index = pc.if_else(pc.less(numbers, len(classes)), numbers, None)
-    unknown = pc.and_(index.is_null(), pc.and_(pc.is_valid(text), pc.not_equal(text, "")))
-    unknown = pc.and_(unknown, pc.not_equal(text, "-1"))  # the hub's mark of a hidden label
+    unknown = pc.and_(index.is_null(), text.is_valid())
     if pc.any(unknown).as_py():
         row = unknown.to_pylist().index(True)
         value = text[row].as_py()
@@ -316,6 +320,9 @@ def _indices(label: pa.ChunkedArray, classes: Sequence[str], split: str, name: s
 
 
 def _numbers(label: pa.ChunkedArray, split: str, name: str) -> pa.Array:
+    if pa.types.is_string(label.type) or pa.types.is_large_string(label.type):
+        text = pc.utf8_trim_whitespace(label)
+        label = pc.if_else(pc.equal(text, ""), None, text)
     try:
         values = label.combine_chunks().cast(pa.float64())
     except pa.ArrowInvalid as error:
@@ -334,4 +341,17 @@ def _sources(table: pa.Table, settings: CorpusSettings) -> pa.Array:
         raise CorpusError(f'train: id "{settings.id}" is missing in some rows')
     if len(pc.unique(ids)) < len(ids):
         raise CorpusError(f'train: id "{settings.id}" repeats; every row needs its own')
-    return ids.cast(pa.int64() if pa.types.is_integer(ids.type) else pa.string())
+    if pa.types.is_integer(ids.type) or _counts(ids):
+        try:
+            return ids.cast(pa.int64())
+        except pa.ArrowInvalid:  # beyond 64 bits with a sign: names then, not numbers
+            return ids.cast(pa.string())
+    return ids.cast(pa.string())
+
+
+def _counts(ids: pa.Array) -> bool:
+    """Return whether textual ids are plain whole numbers, as a csv writes integer ids."""
+    text = pc.fill_null(
+        pc.match_substring_regex(ids.cast(pa.string()), "^(0|-?[1-9][0-9]*)$"), False
+    )
+    return bool(pc.all(text).as_py())

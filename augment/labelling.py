@@ -16,7 +16,7 @@ from augment.arrow import rows as lists_of
 from augment.errors import SetError, SettingsError, TeacherError
 from augment.files import PLAN, begin, compare
 from augment.progress import progress
-from augment.settings import LabelSettings, Recipe, TeacherSettings, read_recipe
+from augment.settings import LabelSettings, Recipe, TeacherSettings, parse, read_recipe
 from augment.store import Keys, Namespace, Store, content_keys, first_of_each
 from augment.teacher import Labeller, Teacher, class_order
 from augment.transferset import (
@@ -84,10 +84,8 @@ def label(
         TeacherError: the teacher's classes do not fit; raised before it reads any text.
         ResourceError: the teacher cannot be loaded.
     """
-    try:
-        LabelSettings(precision, label_map, threads, window)  # type: ignore[arg-type]
-    except ValueError as error:
-        raise SettingsError(f"label: {error}") from error
+    how = {"precision": precision, "label_map": label_map, "threads": threads, "window": window}
+    parse(LabelSettings, how, "label")
     opened = source if isinstance(source, TransferSet) else TransferSet.open(source)
     if opened.labelled:
         raise SetError(f"{opened.path}: labelled already; label the set it was made from")
@@ -106,7 +104,17 @@ def label(
     space = (Store() if store is None else Store(Path(store))).namespace(
         labeller.identity, pa.list_(pa.float32(), outputs), {"what": "logits"} | labeller.about
     )
-    plan = {"set": opened.manifest.digest, "teacher": labeller.identity, "classes": columns}
+    plan = {
+        "train rows": opened.manifest.digest,
+        "held-out rows": {
+            split: content_digest(opened.batches(split))
+            for split in opened.splits
+            if split != "train"
+        },
+        "task": [task.kind, *task.classes],
+        "teacher": labeller.identity,
+        "class order": columns,
+    }
     keys = _distinct(opened)
     if (out / MANIFEST).exists():
         done = TransferSet.open(out)
@@ -213,10 +221,12 @@ def _ask(
                 wanted = fresh[first_of_each(keys[fresh])]
                 texts = [c.take(pa.array(wanted)).to_pylist() for c in columns]
                 pending = _Pending(space, keys[wanted])
-                for rows, logits in teacher.logits(texts):
-                    pending.add(rows, logits)
-                    advance(len(rows), note)
-                pending.flush()
+                try:
+                    for rows, logits in teacher.logits(texts):
+                        pending.add(rows, logits)
+                        advance(len(rows), note)
+                finally:
+                    pending.flush()
                 asked += len(wanted)
     if asked and len(space.segments) > 8:
         space.compact()

@@ -11,6 +11,7 @@ import os
 import time
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -266,6 +267,9 @@ class Store:
 
     root: Path = field(default_factory=default_root)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", Path(self.root))
+
     def namespace(self, name: str, kind: pa.DataType, about: dict[str, Any]) -> Namespace:
         """Open a namespace, noting beside it in ``about.json`` what its name is a digest of."""
         folder = self.root / name
@@ -298,16 +302,15 @@ class Store:
         return records
 
     def open(self, folder: Path) -> Namespace:
-        """Open an existing namespace with the value type its segments agree on."""
-        kind: pa.DataType = pa.null()
+        """Open an existing namespace with the value type most of its segments have."""
+        kinds: Counter[pa.DataType] = Counter()
         for path in sorted(folder.glob("[!.]*.arrow")):
             try:
                 with pa.memory_map(str(path)) as source:
-                    kind = pa.ipc.open_file(source).schema.field("value").type
-                break
+                    kinds[pa.ipc.open_file(source).schema.field("value").type] += 1
             except (OSError, KeyError, pa.ArrowException):
                 continue
-        opened = Namespace(folder, kind)
+        opened = Namespace(folder, kinds.most_common(1)[0][0] if kinds else pa.null())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             opened.refresh()

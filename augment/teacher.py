@@ -227,9 +227,11 @@ def class_order(
             f"the corpus {len(corpus)} ({', '.join(corpus)})"
         )
     ours, theirs = [_plain(c) for c in corpus], [_plain(c) for c in teacher]
-    if ours == theirs or _says_nothing(ours) or _says_nothing(theirs):
+    if ours == theirs:
         return list(range(len(corpus)))
     if sorted(ours) != sorted(theirs):
+        if _says_nothing(ours) or _says_nothing(theirs):
+            return list(range(len(corpus)))
         raise TeacherError(
             f"teacher {name!r} names its classes ({', '.join(teacher)}), "
             f"the corpus ({', '.join(corpus)}); rename them in [corpus] classes or in the config"

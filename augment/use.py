@@ -43,22 +43,31 @@ def fit(transform: Any, texts: Any, *, language: str, store: Store | None) -> An
 
 def make(
     transform: Any,
-    texts: Sequence[Sequence[str]],
+    texts: Sequence[Any],
     ids: npt.NDArray[np.uint64],
     copies: Sequence[int],
     seed: int,
     language: str,
 ) -> Variants:
     """Annotate texts in memory and make copies; one list of N texts a column."""
-    columns: list[pa.Array] = []
-    for number, column in enumerate(texts):
-        for row, value in enumerate(column):
-            if not isinstance(value, str):
-                raise CorpusError(f"row {row}, text column {number}: expected text, got {value!r}")
-        columns.append(pa.array(column, pa.large_string()))
+    columns = [_text(column, number) for number, column in enumerate(texts)]
     annotator = _annotator(language, transform.tagger_name)
     batches = [annotator.batch(column, ids) for column in columns]
     return variants(transform, columns, batches, copies, seed)
+
+
+def _text(column: Any, number: int) -> pa.Array:
+    """Return texts as an Arrow column.
+
+    Raises:
+        CorpusError: a row holds no text.
+    """
+    if isinstance(column, pa.Array):
+        return column
+    for row, value in enumerate(column):
+        if not isinstance(value, str):
+            raise CorpusError(f"row {row}, text column {number}: expected text, got {value!r}")
+    return pa.array(column, pa.large_string())
 
 
 def call(transform: Any, data: Any, **options: Any) -> Any:
@@ -78,10 +87,11 @@ def call(transform: Any, data: Any, **options: Any) -> Any:
 def _strings(
     transform: Any, data: Sequence[str], copies: int = 1, seed: int = 0, language: str = "en"
 ) -> list[list[str]]:
+    column = _text(data, 0)
     ids = row_ids([xxhash.xxh3_64_intdigest(t.encode()) for t in data])
-    made = make(transform, [data], ids, range(1, copies + 1), seed, language)
+    made = make(transform, [column], ids, range(1, copies + 1), seed, language)
     flat = made.text[0].to_pylist()
-    return [flat[i : i + copies] for i in range(0, len(flat), copies)] or [[] for _ in data]
+    return [flat[i * copies : (i + 1) * copies] for i in range(len(data))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,4 +23,4 @@ say "5. The student twice, at equal steps: from the labels, and from the teacher
 run distill train "$recipes/demo-hard.toml" --set "$out/labelled" --vectors "$out/vectors.bin" --out "$out/hard"
 run distill train "$recipes/demo.toml" --set "$out/labelled" --vectors "$out/vectors.bin" --out "$out/distilled"
 say "6. Side by side"
-run distill report "$out/distilled" --beside "$out/hard" --teacher "$out/teacher"
+run distill report "$out/hard" "$out/distilled" --teacher "$out/teacher"

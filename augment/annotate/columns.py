@@ -10,7 +10,7 @@ import pyarrow as pa
 from augment.annotate.pos import Tagger
 from augment.batch import TokenBatch, cut
 from augment.store import Keys, Namespace, Store, content_keys, first_of_each
-from augment.tokens import Words, tokenize, tokenizer_identity
+from augment.tokens import Words, blank, tokenize, tokenizer_identity
 
 BOUNDS = pa.list_(pa.int32())
 TAGS = pa.list_(pa.string())
@@ -27,6 +27,7 @@ class Annotator:
     """
 
     def __init__(self, language: str, tagger: str | None = None, store: Store | None = None):
+        blank(language)
         self.language = language
         self.tagger = Tagger.load(tagger, language) if tagger else None
         self.words: Namespace | None = None

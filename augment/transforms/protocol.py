@@ -254,6 +254,11 @@ def _cannot_choose(parts: Sequence[Transform], wrong: Transform) -> str:
     """Explain why ``|`` refuses a part, and write what was probably meant."""
     if not isinstance(wrong, Chain):
         return f"| chooses between token transforms; {wrong!r} works on whole rows, chain it: >>"
+    if wrong is parts[0]:
+        *steps, last = wrong.steps
+        after = " | ".join(repr(p) for p in parts[1:])
+        meant = "".join(f"{_bracketed(s)} >> " for s in steps) + f"({last!r} | {after})"
+        return f"| does not take a chain: this reads as (a >> b) | c; write {meant}"
     before = " | ".join(repr(p) for p in parts if p is not wrong)
     first, *rest = wrong.steps
     meant = f"({before} | {first!r})" + "".join(f" >> {_bracketed(s)}" for s in rest)

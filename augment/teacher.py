@@ -132,14 +132,16 @@ class Teacher:
         config = model.config
         regression = config.num_labels == 1 or config.problem_type == "regression"
         classes = () if regression else tuple(config.id2label[i] for i in range(config.num_labels))
-        limit = getattr(config, "max_position_embeddings", None) or max_tokens
-        max_tokens = min(max_tokens, limit)
+        limits = (getattr(config, "max_position_embeddings", None), tokenizer.model_max_length)
+        max_tokens = min(max_tokens, *(limit for limit in limits if limit))
         precision = resolve_precision(precision)
         fingerprint = identity(
             what="logits",
             weights=_weights(model),
             config={k: v for k, v in config.to_dict().items() if k not in _VOLATILE},
             tokenizer=xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode()),
+            mask=tokenizer.mask_token or tokenizer.unk_token,
+            inputs=tokenizer.model_input_names,
             max_tokens=max_tokens,
             precision=precision,
             device=device,

@@ -8,7 +8,7 @@ shows the teacher's argmax as a hard label.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from distill.errors import AblationError
 from distill.pool import train_cells
 from distill.recipe import AblateSettings, StudentSettings
 from distill.runs import Material, prepare
-from distill.summary import Summary, page, summarise
+from distill.summary import Choice, Summary, choose, page, summarise
 
 PLAN = "plan.json"
 FIVE: tuple[tuple[Target, Data], ...] = (
@@ -90,19 +90,20 @@ def ablate(
         return [json.loads((folder / "cells" / f"{cell.name}.json").read_text()) for cell in cells]
 
     rate = settings.learning_rate
-    trials: list[dict[str, Any]] = []
+    choice: Choice | None = None
     if settings.choose_learning_rate:
-        # The baseline chooses, on rows of train: what favours any cell favours the one to beat.
-        trials = finish(
-            [Cell("hard", "originals", 0, rate=r) for r in settings.choose_learning_rate], None
-        )
-        rate = max(trials, key=lambda trial: float(trial["points"]["slice"]))["learning_rate"]
-        say(f"learning rate {rate:g}, chosen by the baseline on a slice of train")
+        # Both corners have a say, on rows of train, and all cells abide by it.
+        corners: tuple[tuple[Target, Data], ...] = (("hard", "originals"), ("logits", "copies"))
+        rates = settings.choose_learning_rate
+        trials = [Cell(target, data, 0, rate=r) for r in rates for target, data in corners]
+        choice = choose(finish(trials, None), last_only=not settings.choose_steps)
+        rate, settings = choice.learning_rate, replace(settings, steps=choice.steps, epochs=None)
+        say(f"learning rate {rate:g}, {choice.steps:,} steps, chosen on a slice of train")
     kinds = FIVE if opened.task.kind == "classification" else FIVE[:4]
     # Seeds outermost: an interrupted ablation has whole seeds to look at.
     cells = [Cell(target, data, seed) for seed in range(settings.seeds) for target, data in kinds]
     records = finish(cells, rate)
-    summary = summarise(records, trials, opened.task)
+    summary = summarise(records, choice, opened.task)
     text = json.dumps(asdict(summary) | {"cells": records}, indent=1) + "\n"
     write_atomic(folder / "ablate.json", text.encode())
     write_atomic(folder / "ablate.md", page(summary).encode())

@@ -125,6 +125,7 @@ class AblateSettings:
 
     ``steps`` for every cell; or ``epochs``, counted on the originals. ``choose_learning_rate``
     lists rates tried on ``slice_rows`` source rows held out of train; empty keeps the stage's own.
+    ``choose_steps`` lets the same trials choose after which of their evaluations to stop.
     ``processes`` trains several cells at once, each with one thread: same results, other speed.
     """
 
@@ -135,6 +136,7 @@ class AblateSettings:
     optimiser: Literal["adadelta", "adamw"] = "adadelta"
     learning_rate: float | None = None
     choose_learning_rate: tuple[float, ...] = ()
+    choose_steps: bool = False
     slice_rows: int = 2000
     evaluations: int = 10
     precision: Literal["auto", "fp32", "bf16"] = "fp32"

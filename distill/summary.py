@@ -40,6 +40,38 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """Learning rate and steps that the trials chose; ``tried`` holds each rate's best points."""
+
+    learning_rate: float
+    steps: int
+    tried: dict[str, float]
+
+
+def choose(trials: Sequence[dict[str, Any]], *, last_only: bool) -> Choice:
+    """Choose the rate, and the check, at which the trials' mean on the slice is best.
+
+    Several trials of one rate (different cells) count equally; of equal means the earlier wins.
+
+    Args:
+        trials: records of trained trial cells, each with its ``curve`` on the slice.
+        last_only: keep the trials' own number of steps and choose the rate alone.
+    """
+    best: tuple[float, float, int] | None = None
+    tried: dict[str, float] = {}
+    for rate in dict.fromkeys(trial["learning_rate"] for trial in trials):
+        group = [trial for trial in trials if trial["learning_rate"] == rate]
+        steps = int(group[0]["steps"])
+        curve = np.mean([trial["curve"] or [trial["points"]["slice"]] for trial in group], axis=0)
+        check = len(curve) - 1 if last_only else int(curve.argmax())
+        tried[f"{rate:g}"] = float(curve[check])
+        if best is None or curve[check] > best[0]:
+            best = (float(curve[check]), rate, round(steps * (check + 1) / len(curve)))
+    assert best is not None
+    return Choice(best[1], best[2], tried)
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """Everything an ablation prints. ``gains`` are on validation, the whole gap first."""
 
@@ -52,9 +84,7 @@ class Summary:
     gains: tuple[Gain, ...]
 
 
-def summarise(
-    records: Sequence[dict[str, Any]], trials: Sequence[dict[str, Any]], task: Task
-) -> Summary:
+def summarise(records: Sequence[dict[str, Any]], choice: Choice | None, task: Task) -> Summary:
     """Turn the cells' records into lines and gains."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for record in records:
@@ -75,7 +105,7 @@ def summarise(
         seeds=len(base),
         steps=int(records[0]["steps"]),
         learning_rate=float(records[0]["learning_rate"]),
-        trials={f"{t['cell']['rate']:g}": float(t["points"]["slice"]) for t in trials},
+        trials=choice.tried if choice else {},
         lines=tuple(lines.values()),
         gains=gains,
     )
@@ -109,7 +139,10 @@ def page(summary: Summary) -> str:
     body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     tried = ", ".join(f"{rate}: {points:.1f}" for rate, points in summary.trials.items())
     chosen = (
-        f" Learning rates tried by the baseline on a slice of train ({tried})." if tried else ""
+        f" Learning rates tried on a slice of train, mean of hard x originals and logits x copies"
+        f" ({tried})."
+        if tried
+        else ""
     )
     gains = "\n".join(f"- {sentence}" for sentence in sentences(summary))
     return (

@@ -129,7 +129,7 @@ def test_an_ablation_prints_five_lines_and_goes_on_where_it_stopped(
         evaluations=2,
     )  # fmt: skip
     first = D.ablate(made, student=SMALL, settings=settings, out=tmp_path / "a")
-    assert first.trained == 2 + 5 * 2
+    assert first.trained == 2 * 2 + 5 * 2
     text = (tmp_path / "a" / "ablate.md").read_text()
     assert len([line for line in text.splitlines() if "±" in line and line[0] == "|"]) == 5
     assert "standard error" in text

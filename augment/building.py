@@ -14,19 +14,20 @@ from augment.annotate.columns import Annotator
 from augment.arrow import whole
 from augment.batch import TokenBatch
 from augment.corpus import ROWS, Corpus, sources_of, spool
+from augment.digest import content_digest
 from augment.engines.local import Local
 from augment.errors import SetError, SettingsError
 from augment.files import PLAN, begin, compare
+from augment.keys import content_keys, order
 from augment.progress import progress
 from augment.recipe import fingerprint_of, from_steps, to_steps
 from augment.settings import AugmentSettings, CorpusSettings, Recipe, parse, read_recipe
-from augment.store import Store, content_keys, identity, order
+from augment.store import Store, identity
 from augment.transferset import (
     MANIFEST,
     Manifest,
     Shard,
     TransferSet,
-    content_digest,
     finish,
     versions,
     write_shard,
@@ -89,8 +90,8 @@ def build(
     columns = (text,) if isinstance(text, str) else tuple(text)
     given = {"text": columns, "label": label, "task": task, "classes": tuple(classes), "id": id}
     settings = parse(CorpusSettings, given | {"language": language}, "build")
-    counts = {"copies": copies, "seed": seed, "guard": guard, "shard_rows": shard_rows}
-    options = parse(AugmentSettings, counts, "build")
+    counts = {"steps": (), "copies": copies, "seed": seed, "guard": guard}
+    options = parse(AugmentSettings, counts | {"shard_rows": shard_rows}, "build")
     engine = _engine(workers)
     sources = {"train": source}
     if hasattr(source, "keys") and hasattr(source, "items") and "train" in source:

@@ -13,20 +13,15 @@ import pyarrow as pa
 
 from augment.arrow import matrix, whole
 from augment.arrow import rows as lists_of
+from augment.digest import content_digest
 from augment.errors import SetError, SettingsError, TeacherError
 from augment.files import PLAN, begin, compare
+from augment.keys import Keys, content_keys, first_of_each
 from augment.progress import progress
 from augment.settings import LabelSettings, Recipe, TeacherSettings, parse, read_recipe
-from augment.store import Keys, Namespace, Store, content_keys, first_of_each
+from augment.store import Namespace, Store
 from augment.teacher import Labeller, Teacher, class_order
-from augment.transferset import (
-    MANIFEST,
-    Task,
-    TransferSet,
-    content_digest,
-    finish,
-    write_shard,
-)
+from augment.transferset import MANIFEST, Task, TransferSet, finish, write_shard
 
 _FLUSH_ROWS = 16_384
 _FLUSH_SECONDS = 20.0

@@ -61,7 +61,7 @@ class CorpusSettings:
 class AugmentSettings:
     """How copies are made: ``steps`` is the chain (see ``augment.recipe``), ``copies`` per row."""
 
-    steps: tuple[dict[str, Any], ...] = ()
+    steps: tuple[dict[str, Any], ...]
     copies: int = 20
     seed: int = 0
     guard: bool = True

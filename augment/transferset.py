@@ -6,17 +6,16 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from augment.arrow import edges
+from augment.digest import content_digest
 from augment.errors import SetError
 from augment.files import replacing, write_atomic
 from augment.settings import PLACEHOLDER
@@ -186,48 +185,6 @@ class TransferSet:
                 f"{self.path / shard.path}: {table.num_rows} rows, the manifest says {shard.rows}"
             )
         return table
-
-
-def content_digest(tables: Iterable[pa.Table | pa.RecordBatch]) -> str:
-    """SHA-256 over the logical rows in order, whatever the shards, chunks and compression.
-
-    Each column feeds its own streams: the values' bytes, and for strings their lengths.
-    """
-    streams: dict[tuple[str, str], Any] = {}
-
-    def feed(name: str, part: str, data: Any) -> None:
-        if (name, part) not in streams:
-            streams[name, part] = hashlib.sha256()
-        streams[name, part].update(data)
-
-    for table in tables:
-        for name in table.column_names:
-            column = table.column(name)
-            chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-            for chunk in chunks:
-                _feed_array(chunk, lambda part, data, name=name: feed(name, part, data))
-    total = hashlib.sha256()
-    for key in sorted(streams):
-        total.update(json.dumps(key).encode() + streams[key].digest())
-    return total.hexdigest()
-
-
-def _feed_array(array: pa.Array, feed: Any) -> None:
-    feed("null", array.is_null().cast(pa.uint8()).to_numpy(zero_copy_only=False))
-    if pa.types.is_fixed_size_list(array.type):
-        values = array.flatten()
-        feed("value", values.to_numpy(zero_copy_only=False))
-        return
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        text = array.fill_null("").cast(pa.large_string())
-        offsets = edges(text)
-        feed("length", np.diff(offsets).astype("<i8"))
-        if len(text) and text.buffers()[2] is not None:
-            feed("value", memoryview(text.buffers()[2])[offsets[0] : offsets[-1]])
-        return
-    values = array.fill_null(0)
-    kind = pa.float64() if pa.types.is_floating(array.type) else pa.int64()
-    feed("value", values.cast(kind).to_numpy(zero_copy_only=False))
 
 
 def with_features(table: pa.Table, task: Task) -> pa.Table:

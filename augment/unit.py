@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from augment.annotate.columns import Annotator
 from augment.arrow import whole
+from augment.keys import Keys, content_keys, find
 from augment.recipe import op_name
-from augment.store import Keys, Store, content_keys, find
+from augment.store import Store
 from augment.transferset import Shard, Task, write_shard
 from augment.transforms.protocol import Transform
 from augment.use import row_ids

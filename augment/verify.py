@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from augment.transferset import Shard, TransferSet, content_digest
+from augment.digest import content_digest
+from augment.transferset import Shard, TransferSet
 
 
 def verify(path: str | Path) -> list[str]:

@@ -74,7 +74,9 @@ def ablate(
     _check_rows(material)
     trained = 0
 
-    def finish(cells: Sequence[Cell], rate: float | None) -> list[dict[str, Any]]:
+    def finish(
+        cells: Sequence[Cell], rate: float | None, how: AblateSettings
+    ) -> list[dict[str, Any]]:
         nonlocal trained
         missing = [cell for cell in cells if not (folder / "cells" / f"{cell.name}.json").exists()]
         trained += len(missing)
@@ -82,7 +84,7 @@ def ablate(
             missing,
             material,
             student,
-            settings,
+            how,
             folder / "cells",
             rate=rate,
             done=lambda cell: say(f"{cell.name}: done"),
@@ -96,13 +98,14 @@ def ablate(
         corners: tuple[tuple[Target, Data], ...] = (("hard", "originals"), ("logits", "copies"))
         rates = settings.choose_learning_rate
         trials = [Cell(target, data, 0, rate=r) for r in rates for target, data in corners]
-        choice = choose(finish(trials, None), last_only=not settings.choose_steps)
-        rate, settings = choice.learning_rate, replace(settings, steps=choice.steps, epochs=None)
+        choice = choose(finish(trials, None, settings), last_only=not settings.choose_steps)
+        rate = choice.learning_rate
+        settings = replace(settings, steps=choice.steps, epochs=None)
         say(f"learning rate {rate:g}, {choice.steps:,} steps, chosen on a slice of train")
     kinds = FIVE if opened.task.kind == "classification" else FIVE[:4]
     # Seeds outermost: an interrupted ablation has whole seeds to look at.
     cells = [Cell(target, data, seed) for seed in range(settings.seeds) for target, data in kinds]
-    records = finish(cells, rate)
+    records = finish(cells, rate, settings)
     summary = summarise(records, choice, opened.task)
     text = json.dumps(asdict(summary) | {"cells": records}, indent=1) + "\n"
     write_atomic(folder / "ablate.json", text.encode())

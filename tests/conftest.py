@@ -53,4 +53,4 @@ def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     """An empty store that is the default one for the length of a test."""
     folder = tmp_path / "store"
     monkeypatch.setenv("TRANSFERSET_STORE", str(folder))
-    yield folder
+    return folder

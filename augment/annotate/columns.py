@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from augment.annotate.pos import Tagger
 from augment.batch import TokenBatch, cut
-from augment.store import Keys, Namespace, Store, content_keys, first_of_each
+from augment.keys import Keys, content_keys, first_of_each
+from augment.store import Namespace, Store
 from augment.tokens import Words, blank, tokenize, tokenizer_identity
 
 BOUNDS = pa.list_(pa.int32())

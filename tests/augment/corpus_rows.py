@@ -79,7 +79,7 @@ HARD_TEXTS = [
     "\u00a0",
     "word",
     "  two  spaces  ",
-    "\"bare 'quotes\"",
+    '"bare \'quotes"',
     "a\rb\nc\r\nd",
     "Ünïcödé ß straße İstanbul",
     "日本語の文章です。",

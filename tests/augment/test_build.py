@@ -30,7 +30,9 @@ Builder = Callable[..., TransferSet]
 
 @pytest.fixture
 def build(tmp_path: Path) -> Builder:
-    def builder(source: Any = REVIEWS, transform: A.Transform = CHAIN, **options: Any) -> TransferSet:
+    def builder(
+        source: Any = REVIEWS, transform: A.Transform = CHAIN, **options: Any
+    ) -> TransferSet:
         options = {"out": tmp_path / "set", "label": "label", "copies": 4, "seed": 7} | options
         return A.build(source, transform, **options)
 
@@ -106,7 +108,9 @@ def test_a_copy_equal_to_a_later_original_is_dropped(build: Builder) -> None:
     source = [{"text": "one two", "label": 0}, {"text": "[MASK] [MASK]", "label": 1}]
     made = build(source, A.Mask(1.0), copies=2)
     places = [(r["source"], r["copy"]) for r in rows(made)]
-    assert places == [(0, 0), (1, 0), (1, 1)], "of row 0, whose copies read like row 1, none is left"
+    assert places == [(0, 0), (1, 0), (1, 1)], (
+        "of row 0, whose copies read like row 1, none is left"
+    )
 
 
 def test_of_equal_copies_the_first_stays_whichever_shard_it_is_in(build: Builder) -> None:
@@ -209,7 +213,8 @@ def test_held_out_splits_stand_beside_the_copies_untouched(build: Builder) -> No
 
 def test_a_dataset_dict_brings_its_held_out_splits(build: Builder) -> None:
     source = datasets.DatasetDict(
-        train=datasets.Dataset.from_list(REVIEWS[:30]), test=datasets.Dataset.from_list(REVIEWS[30:])
+        train=datasets.Dataset.from_list(REVIEWS[:30]),
+        test=datasets.Dataset.from_list(REVIEWS[30:]),
     )
     made = build(source)
     assert made.splits == ("train", "test")

@@ -42,9 +42,7 @@ pytestmark = pytest.mark.usefixtures("own_store")
 
 
 @pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     """Run ``augment`` with arguments, in a folder of its own; returns code, output and errors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
@@ -183,7 +181,10 @@ def test_a_recipe_changed_after_the_build_names_the_difference(run: Run, recipe:
         (["build", "absent.toml", "--out", "x"], "absent.toml: no such recipe"),
         (["show", "absent"], "absent: no such transfer set"),
         (["verify", "absent"], "absent: no such transfer set"),
-        (["build", "recipe.toml", "--out", "x", "--workers", "0"], "workers is a count of at least 1"),
+        (
+            ["build", "recipe.toml", "--out", "x", "--workers", "0"],
+            "workers is a count of at least 1",
+        ),
         (["label", "recipe.toml", "--set", "absent", "--out", "x"], "absent: no such transfer set"),
     ],
 )

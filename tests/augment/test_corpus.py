@@ -61,7 +61,9 @@ def as_csv(rows: list[dict[str, Any]], path: Path, delimiter: str = ",") -> Path
 
 
 def as_jsonl(rows: list[dict[str, Any]], path: Path) -> Path:
-    path.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), encoding="utf-8"
+    )
     return path
 
 
@@ -190,7 +192,7 @@ def test_line_ends_of_either_kind_are_no_part_of_a_value(
 
 
 def test_bare_quotes_in_a_tsv_are_characters(read: Read, file: Any) -> None:
-    lines = ['text\tlabel', '"open\t0', 'a "b" c\t1', "it's\t0", '""\t1']
+    lines = ["text\tlabel", '"open\t0', 'a "b" c\t1', "it's\t0", '""\t1']
     corpus = read(file("a.tsv", "\n".join(lines) + "\n"))
     assert texts(corpus) == ['"open', 'a "b" c', "it's", '""']
     assert labels(corpus) == [0, 1, 0, 1]
@@ -227,7 +229,7 @@ def test_leading_and_trailing_spaces_belong_to_the_text(read: Read, file: Any) -
 
 
 def test_empty_texts_are_rows(read: Read, file: Any) -> None:
-    assert texts(read(file("a.csv", "text,label\n,0\n\"\",1\nx,0\n"))) == ["", "", "x"]
+    assert texts(read(file("a.csv", 'text,label\n,0\n"",1\nx,0\n'))) == ["", "", "x"]
     assert texts(read(file("a.tsv", "text\tlabel\n\t0\nx\t1\n"))) == ["", "x"]
     one = CorpusSettings()
     assert texts(read(file("b.csv", 'text\n""\nx\n'), one)) == ["", "x"]
@@ -300,7 +302,10 @@ def test_labels_as_numbers_strings_and_class_labels(read: Read) -> None:
     assert read(numbers).task.classes == ("2", "10"), "numbers sort as numbers"
     assert labels(read(numbers)) == [0, 1]
     features = datasets.Features(
-        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes", "dunno"])}
+        {
+            "text": datasets.Value("string"),
+            "label": datasets.ClassLabel(names=["no", "yes", "dunno"]),
+        }
     )
     named = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, 0]}, features=features)
     assert read(named).task.classes == ("no", "yes", "dunno"), "unseen classes count as well"
@@ -319,7 +324,10 @@ def test_classes_may_be_named_and_rows_hold_numbers(read: Read, file: Any) -> No
     assert read(REVIEWS, named).task.classes == ("bad", "good")
     assert labels(read(REVIEWS, named)) == [row["label"] for row in REVIEWS]
     assert labels(read(file("a.csv", "text,label\none,1\ntwo,0\n"), named)) == [1, 0]
-    assert labels(read([{"text": "a", "label": "good"}, {"text": "b", "label": "bad"}], named)) == [1, 0]
+    assert labels(read([{"text": "a", "label": "good"}, {"text": "b", "label": "bad"}], named)) == [
+        1,
+        0,
+    ]
 
 
 def test_the_order_of_named_classes_is_kept(read: Read) -> None:
@@ -330,14 +338,18 @@ def test_the_order_of_named_classes_is_kept(read: Read) -> None:
 
 def test_a_label_that_is_no_class_names_its_row(read: Read) -> None:
     named = CorpusSettings(label="label", classes=("bad", "good"))
-    with pytest.raises(CorpusError, match='train, row 1: label "ugly" is none of the classes bad, good'):
+    with pytest.raises(
+        CorpusError, match='train, row 1: label "ugly" is none of the classes bad, good'
+    ):
         read([{"text": "a", "label": "bad"}, {"text": "b", "label": "ugly"}], named)
     with pytest.raises(CorpusError, match='row 1: label "2" is none of the classes'):
         read([{"text": "a", "label": 0}, {"text": "b", "label": 2}], named)
 
 
 def test_a_held_out_label_unknown_to_train_names_its_row(read: Read) -> None:
-    with pytest.raises(CorpusError, match='validation, row 0: label "7" is none of the classes 0, 1'):
+    with pytest.raises(
+        CorpusError, match='validation, row 0: label "7" is none of the classes 0, 1'
+    ):
         read(REVIEWS, validation=[{"text": "a", "label": 7}])
 
 
@@ -355,7 +367,9 @@ def test_one_class_only_is_an_error(read: Read) -> None:
 
 HIDDEN: dict[str, Callable[[Any], Any]] = {
     "numbers": lambda file: [{"text": t, "label": v} for t, v in (("a", 1), ("b", -1), ("c", 0))],
-    "strings": lambda file: [{"text": t, "label": v} for t, v in (("a", "1"), ("b", "-1"), ("c", "0"))],
+    "strings": lambda file: [
+        {"text": t, "label": v} for t, v in (("a", "1"), ("b", "-1"), ("c", "0"))
+    ],
     "csv": lambda file: file("v.csv", "text,label\na,1\nb,-1\nc,0\n"),
     "csv, left empty": lambda file: file("v.csv", "text,label\na,1\nb,\nc,0\n"),
     "none": lambda file: [{"text": t, "label": v} for t, v in (("a", 1), ("b", None), ("c", 0))],
@@ -383,6 +397,11 @@ def test_held_out_rows_need_no_label_column(read: Read) -> None:
     assert corpus.held_out["test"].column_names == ["text"]
 
 
+def test_held_out_rows_need_no_id(read: Read) -> None:
+    corpus = read(REVIEWS, CorpusSettings(label="label", id="id"), test=[{"text": "a", "label": 0}])
+    assert corpus.held_out["test"].to_pylist() == [{"text": "a", "label": 0}]
+
+
 def test_a_held_out_split_is_checked_like_train(read: Read) -> None:
     with pytest.raises(CorpusError, match='validation, row 1: "text" is missing'):
         read(REVIEWS, validation=[{"text": "a", "label": 0}, {"text": None, "label": 0}])
@@ -394,7 +413,10 @@ REGRESSION = CorpusSettings(label="score", task="regression")
 
 
 def test_regression_labels_are_numbers(read: Read, file: Any) -> None:
-    assert labels(read([{"text": "a", "score": 1}, {"text": "b", "score": 3}], REGRESSION)) == [1.0, 3.0]
+    assert labels(read([{"text": "a", "score": 1}, {"text": "b", "score": 3}], REGRESSION)) == [
+        1.0,
+        3.0,
+    ]
     assert labels(read(file("a.csv", "text,score\na,2.5\nb,1e-1\n"), REGRESSION)) == [2.5, 0.1]
     assert read([{"text": "a", "score": 1.5}], REGRESSION).task.outputs == 1
 
@@ -483,7 +505,11 @@ def test_bytes_that_are_not_utf8_are_an_error_that_names_the_file(
     head, row = b"text" + sep + b"label\n", b"caf\xe9" + sep + b"1\n"
     fill = b"x" * 99 + sep + b"0\n"
     if name.endswith("jsonl"):
-        head, row, fill = b"", b'{"text": "caf\xe9", "label": 1}\n', b'{"text": "xxxxx", "label": 0}\n'
+        head, row, fill = (
+            b"",
+            b'{"text": "caf\xe9", "label": 1}\n',
+            b'{"text": "xxxxx", "label": 0}\n',
+        )
     with pytest.raises(CorpusError, match=name):
         read(file(name, head + fill * (far // len(fill)) + row + fill))
 

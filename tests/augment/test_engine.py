@@ -12,7 +12,7 @@ import pytest
 
 from augment.engines.local import Local, WorkerError
 from augment.errors import CorpusError, TransfersetError
-from tests.augment.corpus_rows import REVIEWS
+from tests.augment.test_golden import GOLDEN
 
 
 def about(job: Any, task: Any) -> Any:
@@ -22,7 +22,7 @@ def about(job: Any, task: Any) -> Any:
         raise CorpusError("the corpus is no good")
     if task == "fail":
         raise KeyError("a bug")
-    return job, task, os.getpid(), os.environ.get("OMP_NUM_THREADS"), "__mp_main__" in sys.modules
+    return job, task, os.getpid(), os.environ.get("OMP_NUM_THREADS")
 
 
 def test_one_worker_is_this_process_and_reads_no_further_than_asked() -> None:
@@ -45,7 +45,6 @@ def test_answers_come_in_the_order_of_the_tasks_from_other_processes() -> None:
     assert len(processes) == 2
     assert os.getpid() not in processes
     assert {a[3] for a in answers} == {"1"}, "each worker keeps to one thread"
-    assert not any(a[4] for a in answers), "the main module is not imported again"
 
 
 def test_the_parents_environment_is_left_as_it_was() -> None:
@@ -85,41 +84,35 @@ def test_a_worker_that_dies_as_it_starts_is_an_error_not_a_hang() -> None:
         list(Local(2).map(about, Unreadable(), range(30)))
 
 
-# Line 9 of the acceptance list: no guard, standard input, with workers.
-
 SCRIPT = textwrap.dedent("""
     import sys
     sys.path.insert(0, {root!r})
     import augment as A
-    from tests.augment.corpus_rows import REVIEWS
     from tests.augment.stub import StubTeacher
+    from tests.augment.test_golden import build
 
     print("the script runs")
-    chain = A.Mask(0.2) >> A.SampleNGram(0.3)
-    made = A.build(REVIEWS, chain, label="label", copies=4, seed=7, shard_rows=40, workers=2,
-                   out={out!r})
+    made = build({out!r}, {tagger!r}, workers={workers}, shard_rows=200)
     done = A.label(made.path, StubTeacher(), {out!r} + "-labelled")
-    print(made.manifest.digest, done.asked, done.texts)
+    print(made.manifest.digest, done.set.manifest.digest, done.asked, done.texts)
 """)
 ROOT = str(Path(__file__).parents[2])
 
 
-@pytest.mark.parametrize("way", ["script", "standard input"])
-def test_build_and_label_work_without_a_main_guard(tmp_path: Path, way: str, own_store: Path) -> None:
-    import augment as A
-
-    source = SCRIPT.format(root=ROOT, out=str(tmp_path / "set"))
+@pytest.mark.parametrize(("way", "workers"), [("script", 2), ("standard input", 3)])
+def test_an_unguarded_program_with_workers_builds_and_labels_the_golden_set(
+    tmp_path: Path, way: str, workers: int, own_store: Path, tagger: str
+) -> None:
+    source = SCRIPT.format(root=ROOT, out=str(tmp_path / "set"), tagger=tagger, workers=workers)
     (tmp_path / "plain.py").write_text(source, encoding="utf-8")
-    command = [sys.executable, "plain.py"] if way == "script" else [sys.executable, "-"]
     done = subprocess.run(
-        command, input=source, capture_output=True, text=True, cwd=tmp_path, timeout=120
-    )
+        [sys.executable, "-W", "ignore::UserWarning", "plain.py" if way == "script" else "-"],
+        input=source, capture_output=True, text=True, cwd=tmp_path, timeout=300,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     ran, result = done.stdout.splitlines()
     assert ran == "the script runs", "and it runs once"
-    digest, asked, texts = result.split()
+    built, labelled, asked, texts = result.split()
     assert asked == texts
-    here = A.build(
-        REVIEWS, A.Mask(0.2) >> A.SampleNGram(0.3), label="label", copies=4, seed=7, out=tmp_path / "here"
-    )
-    assert here.manifest.digest == digest
+    assert built == GOLDEN["reviews"], "the number of workers changes nothing"
+    assert labelled == GOLDEN["labelled"]

@@ -38,7 +38,9 @@ def build(tmp_path: Path) -> Callable[..., TransferSet]:
 
 @pytest.fixture
 def label(tmp_path: Path) -> Callable[..., Labelling]:
-    def labeller(made: TransferSet, teacher: Any, name: str = "labelled", **options: Any) -> Labelling:
+    def labeller(
+        made: TransferSet, teacher: Any, name: str = "labelled", **options: Any
+    ) -> Labelling:
         with warnings.catch_warnings():
             # A stub knows nothing, so it may well be worse than chance.
             warnings.filterwarnings("ignore", "the teacher is right on")
@@ -306,8 +308,12 @@ def test_class_order_by_hand() -> None:
     assert class_order(TURNED, NLI, "by-name", "t") == [1, 2, 0]
     assert class_order(("LABEL_0", "LABEL_1", "LABEL_2"), NLI, "refuse", "t") == [0, 1, 2]
     assert class_order(NLI, ("0", "1", "2"), "refuse", "t") == [0, 1, 2]
-    assert class_order(("Not Entailment", "ENTAILMENT"), ("not_entailment", "entailment"), "refuse", "t") == [0, 1]
-    assert class_order(NLI, (), "refuse", "t") == [0, 1, 2], "a corpus without labels takes them all"
+    assert class_order(
+        ("Not Entailment", "ENTAILMENT"), ("not_entailment", "entailment"), "refuse", "t"
+    ) == [0, 1]
+    assert class_order(NLI, (), "refuse", "t") == [0, 1, 2], (
+        "a corpus without labels takes them all"
+    )
 
 
 def test_the_same_names_written_as_labels_out_of_order_are_not_taken_as_they_stand() -> None:

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from augment.errors import StoreError
-from augment.store import Keys, Namespace, Segment, Store, content_keys, find, identity, order
+from augment.keys import Keys, content_keys, find, order
+from augment.store import Namespace, Segment, Store, identity
 
 KIND = pa.list_(pa.float32(), 2)
 
@@ -185,7 +186,9 @@ def test_a_tampered_key_is_found_out_by_the_checksum(space: Namespace) -> None:
         Segment.open(path, KIND)
 
 
-@pytest.mark.parametrize("kind", [pa.list_(pa.float32(), 3), pa.list_(pa.float64(), 2), pa.binary()])
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.float32(), 3), pa.list_(pa.float64(), 2), pa.binary()]
+)
 def test_a_segment_of_another_schema_is_refused(space: Namespace, kind: pa.DataType) -> None:
     space.put(keys_of("a"), logits((1, 2)))
     (path,) = space.folder.glob("*.arrow")
@@ -205,7 +208,9 @@ def test_further_columns_are_refused(tmp_path: Path) -> None:
 def test_compacting_keeps_everything(space: Namespace) -> None:
     for number in range(6):
         texts = [str(number), "shared", str(number + 1)]
-        space.put(keys_of(*texts), logits(*[(7, 7) if t == "shared" else (int(t), 0) for t in texts]))
+        space.put(
+            keys_of(*texts), logits(*[(7, 7) if t == "shared" else (int(t), 0) for t in texts])
+        )
     reader = opened(space)
     asked = keys_of(*map(str, range(7)), "shared")
     before = reader.get(asked)
@@ -266,9 +271,7 @@ def test_gc_removes_damaged_segments_and_old_temporary_files_only(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["000-000000.arrow", "zzz-000000.arrow"])
-def test_gc_never_removes_good_segments_because_of_a_foreign_one(
-    tmp_path: Path, name: str
-) -> None:
+def test_gc_never_removes_good_segments_because_of_a_foreign_one(tmp_path: Path, name: str) -> None:
     store = Store(tmp_path)
     space = store.namespace("ns", KIND, {})
     space.put(keys_of("a"), logits((1, 2)))
@@ -309,7 +312,8 @@ WRITER = textwrap.dedent("""
     import sys
     from pathlib import Path
     import pyarrow as pa
-    from augment.store import Store, content_keys
+    from augment.keys import content_keys
+from augment.store import Store
     kind = pa.list_(pa.float32(), 2)
     name, root = sys.argv[1], Path(sys.argv[2])
     space = Store(root).namespace("ns", kind, {})

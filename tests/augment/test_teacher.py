@@ -26,7 +26,6 @@ PRECISIONS = [
 ]
 
 
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_classifier(tmp_path_factory.mktemp("teacher"))
@@ -75,7 +74,9 @@ def test_a_pair_is_read_jointly(folder: Path) -> None:
     first, second = ([r[c] for r in QUESTIONS] for c in ("first", "second"))
     joint = logits_of(teacher, first, second)
     assert not np.allclose(joint, logits_of(teacher, second, first))
-    assert not np.allclose(joint, logits_of(teacher, [a + b for a, b in zip(first, second, strict=True)]))
+    assert not np.allclose(
+        joint, logits_of(teacher, [a + b for a, b in zip(first, second, strict=True)])
+    )
     whole = logits_of(teacher, first[3:], second[3:])
     assert whole.tobytes() == joint[3:].tobytes()
 
@@ -91,7 +92,10 @@ def test_the_placeholder_is_read_as_the_teachers_own_mask(tmp_path: Path) -> Non
     teacher = load(tmp_path)
     masked = teacher._encode([["a [MASK] film"]])["input_ids"][0]
     assert words.mask_token_id in masked
-    assert logits_of(teacher, ["a [MASK] film"]).tolist() == logits_of(teacher, ["a <mask> film"]).tolist()
+    assert (
+        logits_of(teacher, ["a [MASK] film"]).tolist()
+        == logits_of(teacher, ["a <mask> film"]).tolist()
+    )
 
 
 def test_long_texts_are_cut_to_the_tokens_asked_for_and_to_what_the_model_takes(
@@ -114,7 +118,15 @@ def test_threads_are_put_back_after_labelling(folder: Path) -> None:
 
 
 def test_the_number_of_rows_in_a_batch_follows_from_their_length_alone() -> None:
-    assert [rows_per_batch(n) for n in (1, 16, 17, 64, 128, 512, 5000)] == [128, 128, 64, 32, 16, 4, 4]
+    assert [rows_per_batch(n) for n in (1, 16, 17, 64, 128, 512, 5000)] == [
+        128,
+        128,
+        64,
+        32,
+        16,
+        4,
+        4,
+    ]
 
 
 def test_precision_is_what_was_asked_or_what_the_hardware_has() -> None:
@@ -186,7 +198,9 @@ CHANGES: list[Callable[[Path], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda c: c.__name__.replace("<lambda>", "max_tokens"))
+@pytest.mark.parametrize(
+    "change", CHANGES, ids=lambda c: c.__name__.replace("<lambda>", "max_tokens")
+)
 def test_what_changes_a_logit_changes_the_identity(
     folder: Path, tmp_path: Path, change: Callable[[Path], dict[str, Any]]
 ) -> None:
@@ -250,7 +264,9 @@ def test_another_order_a_partial_store_and_other_windows_give_the_same_bits(
     rest = label(folder, "rest", store=tmp_path / "s2", **options)
     assert 0 < rest.known < rest.texts, "the store knew a part"
     assert bits(rest) == bits(straight)
-    assert {t: b for t, b in bits(partial).items() if t in bits(straight)}.items() <= bits(straight).items()
+    assert {t: b for t, b in bits(partial).items() if t in bits(straight)}.items() <= bits(
+        straight
+    ).items()
     assert rest.set.manifest.digest == straight.set.manifest.digest
 
 
@@ -274,8 +290,12 @@ def test_class_orders_are_checked_for_real_teachers(label: Any, tmp_path: Path) 
     from augment.errors import TeacherError
 
     named = save_classifier(tmp_path / "named", ("good", "bad"))
-    made = A.build(REVIEWS, CHAIN, out=tmp_path / "n", label="label", classes=["bad", "good"], copies=1)
-    with pytest.raises(TeacherError, match=r"orders its labels \(good, bad\), the corpus \(bad, good\)"):
+    made = A.build(
+        REVIEWS, CHAIN, out=tmp_path / "n", label="label", classes=["bad", "good"], copies=1
+    )
+    with pytest.raises(
+        TeacherError, match=r"orders its labels \(good, bad\), the corpus \(bad, good\)"
+    ):
         label(named, "refused", set=made.path)
     turned = label(named, "turned", set=made.path, label_map="by-name").set
     texts = turned.read("train")["text"].to_pylist()

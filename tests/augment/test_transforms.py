@@ -76,7 +76,9 @@ def test_a_choice_masks_and_replaces_at_both_rates_and_never_the_same_word(
 ) -> None:
     # New words that the corpus lacks, so that every replacement can be seen.
     entries = [(tag, f"new-{tag}-{i}", 1 + i) for tag in TAGS for i in range(3)]
-    table = pa.table(dict(zip(("tag", "word", "count_all"), zip(*entries, strict=True), strict=True)))
+    table = pa.table(
+        dict(zip(("tag", "word", "count_all"), zip(*entries, strict=True), strict=True))
+    )
     choice = A.Choice([A.Mask(0.1), A.ReplacePOS(0.2, words=WordsByTag.of(table))])
     words = strings(choice.apply(million, Place(seed=2)))
     masked, replaced = words == "[MASK]", np.char.startswith(words, "new-")
@@ -129,7 +131,9 @@ def test_a_word_of_a_tag_the_corpus_lacks_stays(million: TokenBatch) -> None:
 
 def test_words_are_counted_over_all_batches_of_the_corpus(million: TokenBatch) -> None:
     whole = WordsByTag.count([million])
-    parts = WordsByTag.count([million.take(np.arange(a, a + 10_000)) for a in range(0, ROWS, 10_000)])
+    parts = WordsByTag.count(
+        [million.take(np.arange(a, a + 10_000)) for a in range(0, ROWS, 10_000)]
+    )
     assert parts.words.to_pylist() == whole.words.to_pylist()
     assert parts.tags == whole.tags
     assert parts.total.tolist() == whole.total.tolist()
@@ -230,7 +234,10 @@ def test_a_chain_reads_one_tagger() -> None:
         (lambda: A.Mask(-0.1), r"rate is a probability in \[0, 1\], got -0\.1$"),
         (lambda: A.Mask(float("nan")), "got nan"),
         (lambda: A.ReplacePOS(1.5), r"got 1\.5; write 0\.015"),
-        (lambda: A.SampleNGram(0.5, longest=0), "longest is a number of words of at least 1, got 0"),
+        (
+            lambda: A.SampleNGram(0.5, longest=0),
+            "longest is a number of words of at least 1, got 0",
+        ),
     ],
 )
 def test_a_setting_out_of_range_is_refused(make: Callable[[], object], message: str) -> None:

@@ -53,7 +53,9 @@ def test_a_list_gives_a_list_of_copies_for_every_string() -> None:
 
 
 def test_what_is_no_text_is_refused() -> None:
-    with pytest.raises(TypeError, match="expected a string, a list of strings or a dataset, got int"):
+    with pytest.raises(
+        TypeError, match="expected a string, a list of strings or a dataset, got int"
+    ):
         CHAIN(3)
     with pytest.raises(CorpusError, match="row 1, text column 0: expected text, got None"):
         CHAIN(["a", None])

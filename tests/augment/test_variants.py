@@ -19,7 +19,11 @@ ENGLISH = Annotator("en")
 
 
 def made(
-    columns: list[list[str]], copies: Any, seed: int = 7, transform: A.Transform = CHAIN, first: int = 0
+    columns: list[list[str]],
+    copies: Any,
+    seed: int = 7,
+    transform: A.Transform = CHAIN,
+    first: int = 0,
 ) -> Variants:
     text = [pa.array(c, pa.large_string()) for c in columns]
     ids = np.arange(first, first + len(columns[0]), dtype=np.uint64)
@@ -50,7 +54,9 @@ def test_pairs_cycle_first_second_both() -> None:
     copies = 300
     v = made(PAIRS, range(1, copies + 1))
     turn = (v.copy - 1) % 3
-    changed = [np.array(t.to_pylist()) != np.repeat(c, copies) for t, c in zip(v.text, PAIRS, strict=True)]
+    changed = [
+        np.array(t.to_pylist()) != np.repeat(c, copies) for t, c in zip(v.text, PAIRS, strict=True)
+    ]
     assert not changed[1][turn == 0].any(), "turn 1 edits the first column only"
     assert not changed[0][turn == 1].any(), "turn 2 edits the second column only"
     assert changed[0][turn == 0].mean() > 0.8

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,7 +16,7 @@ from augment.arrow import whole
 from augment.batch import TokenBatch
 from augment.corpus import ROWS, Corpus, sources_of, spool
 from augment.digest import content_digest
-from augment.engines.local import Local
+from augment.engines.local import Local, Run
 from augment.errors import SetError, SettingsError
 from augment.files import PLAN, begin, compare
 from augment.keys import content_keys, order
@@ -23,6 +24,7 @@ from augment.progress import progress
 from augment.recipe import fingerprint_of, from_steps, to_steps
 from augment.settings import AugmentSettings, CorpusSettings, Recipe, parse, read_recipe
 from augment.store import Store, identity
+from augment.tokens import blank
 from augment.transferset import (
     MANIFEST,
     Manifest,
@@ -33,7 +35,7 @@ from augment.transferset import (
     write_shard,
 )
 from augment.transforms.protocol import Transform, as_chain
-from augment.unit import Job, fold, keep_first, keys_of, narrow, units, write_unit
+from augment.unit import Job, Unit, fold, keep_first, keys_of, narrow, units, write_unit
 
 _CHUNK = 50_000
 
@@ -144,7 +146,8 @@ class Build:
 
     def run(self, sources: Mapping[str, Any]) -> TransferSet:
         """Read, annotate, find duplicates, write; skip what is there already."""
-        self._annotator()  # a wrong language or tagger shows before anything is written
+        blank(self.corpus.language)  # a wrong language or tagger shows before anything is written
+        self._annotator()
         self.out.mkdir(parents=True, exist_ok=True)
         work = self.out / ".work"
         work.mkdir(exist_ok=True)
@@ -165,7 +168,6 @@ class Build:
 
     def _plan(self, corpus: Corpus) -> dict[str, Any]:
         """Everything that decides the set's bytes, by name: what resuming compares."""
-        tagger = self._annotator().tagger
         return fingerprint_of(self.chain) | {
             "source rows": corpus.digest,
             "held-out rows": {k: content_digest([v]) for k, v in corpus.held_out.items()},
@@ -175,7 +177,7 @@ class Build:
             "seed": self.options.seed,
             "guard": self.options.guard,
             "language": self.corpus.language,
-            "tagger weights": tagger.identity if tagger else None,
+            "tagger weights": self._annotator().tags_name,
             "shard_rows": self.options.shard_rows,
         }
 
@@ -229,32 +231,24 @@ class Build:
             copies=self.options.copies,
             seed=self.options.seed,
             language=self.corpus.language,
+            tags_name=self._annotator().tags_name,
             guarded=guarded,
         )
 
     def _write(self, job: Job, corpus: Corpus, plan: dict[str, Any]) -> None:
         rows = corpus.train.num_rows
         parts = units(rows, job.copies, self.options.shard_rows)
-        total = rows * (job.copies + 1)
-        keys, held = np.empty((total, 2), np.uint64), np.zeros(total, bool)
-        with progress("finding duplicates", total, self.show) as advance:
-            at = 0
-            for k, h in self.engine.map(keys_of, job, parts):
-                keys[at : at + len(k)], held[at : at + len(k)] = k, h
-                at += len(k)
-                advance(len(k), "")
-        original = np.arange(total) % (job.copies + 1) == 0
-        keep = keep_first(keys, original, ~held)
-        del keys
-        tasks = [
-            replace(u, keep=keep[u.first * (job.copies + 1) : u.last * (job.copies + 1)])
-            for u in parts
-        ]
-        with progress("writing", total, self.show) as advance:
-            shards = []
-            for task, shard in zip(tasks, self.engine.map(write_unit, job, tasks), strict=True):
-                shards += [shard] if shard else []
-                advance((task.last - task.first) * (job.copies + 1), "")
+        with self.engine.running(job) as run:
+            keep, guarded = self._keep(job, parts, run)
+            tasks = [
+                replace(u, keep=keep[u.first * (job.copies + 1) : u.last * (job.copies + 1)])
+                for u in parts
+            ]
+            shards: list[Shard] = []
+            with progress("writing", len(keep), self.show) as advance:
+                for task, shard in zip(tasks, run(write_unit, tasks), strict=True):
+                    shards += [shard] if shard else []
+                    advance((task.last - task.first) * (job.copies + 1), "")
         if not shards:
             raise SetError(f"{self.out}: no row is left, all of them equal held-out rows")
         splits: dict[str, tuple[Shard, ...]] = {"train": tuple(shards)}
@@ -273,8 +267,8 @@ class Build:
             counts={
                 "source_rows": rows,
                 "copies_per_row": job.copies,
-                "duplicates": int(total - held.sum() - keep.sum()),
-                "guarded": int(held.sum()),
+                "duplicates": int(len(keep) - guarded - keep.sum()),
+                "guarded": guarded,
                 "rows": int(keep.sum()),
             },
             recipe={"chain": repr(self.chain), "steps": to_steps(self.chain), "plan": plan},
@@ -282,6 +276,19 @@ class Build:
         )
         digest = content_digest(TransferSet(self.out, draft).batches("train"))
         finish(self.out, replace(draft, digest=digest))
+
+    def _keep(self, job: Job, parts: Sequence[Unit], run: Run) -> tuple[npt.NDArray[Any], int]:
+        """Return which rows of the whole set stay, and how many the guard took."""
+        total = parts[-1].last * (job.copies + 1)
+        keys, held = np.empty((total, 2), np.uint64), np.zeros(total, bool)
+        at = 0
+        with progress("finding duplicates", total, self.show) as advance:
+            for k, h in run(keys_of, parts):
+                keys[at : at + len(k)], held[at : at + len(k)] = k, h
+                at += len(k)
+                advance(len(k), "")
+        original = np.arange(total) % (job.copies + 1) == 0
+        return keep_first(keys, original, ~held), int(held.sum())
 
 
 class _Chunks:

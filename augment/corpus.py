@@ -143,7 +143,7 @@ def _map(parts: Iterator[pa.Table], path: Path, settings: CorpusSettings, split:
         for part in parts:
             have = part.column_names
             for name in wanted:
-                optional = name == settings.label and split != "train"
+                optional = split != "train" and name in (settings.label, settings.id)
                 if name not in have and not optional:
                     raise CorpusError(f'{split}: no column "{name}"{suggestion(name, have)}')
             part = part.select([n for n in wanted if n in have])

@@ -7,6 +7,7 @@ of its characters and joining back is exact.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -64,10 +65,8 @@ def blank(language: str) -> Any:
 
 
 def tokenizer_identity(language: str) -> str:
-    """Return the namespace of this tokenizer's boundaries in the store."""
-    import spacy
-
-    return identity(what="words", language=language, spacy=spacy.__version__, format=1)
+    """Return the namespace of this tokenizer's boundaries in the store; imports no spaCy."""
+    return identity(what="words", language=language, spacy=metadata.version("spacy"), format=1)
 
 
 def tokenize(text: pa.Array, language: str) -> Words:

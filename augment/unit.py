@@ -33,6 +33,7 @@ class Job:
     Attributes:
         source: the spooled train rows.
         out: the set's folder.
+        tags_name: namespace of the tags in the store; None when no transform reads tags.
         guarded: sorted keys of the folded held-out rows, (G, 2); empty for no guard.
     """
 
@@ -45,6 +46,7 @@ class Job:
     copies: int
     seed: int
     language: str
+    tags_name: str | None
     guarded: Keys
 
 
@@ -64,14 +66,14 @@ def _opened(source: Path) -> pa.Table:
 
 
 @lru_cache(maxsize=2)
-def _annotator(language: str, tagger: str | None, store: Path) -> Annotator:
-    return Annotator(language, tagger, Store(store))
+def _annotator(language: str, tagger: str | None, store: Path, tags: str | None) -> Annotator:
+    return Annotator(language, tagger, Store(store), tags)
 
 
 def _make(job: Job, unit: Unit) -> tuple[pa.Table, Variants]:
     rows = _opened(job.source).slice(unit.first, unit.last - unit.first).combine_chunks()
     text = [whole(rows[name]) for name in job.text]
-    annotator = _annotator(job.language, job.transform.tagger_name, job.store)
+    annotator = _annotator(job.language, job.transform.tagger_name, job.store, job.tags_name)
     ids = row_ids(rows["source"].to_pylist())
     batches = [annotator.batch(column, ids) for column in text]
     return rows, variants(job.transform, text, batches, range(job.copies + 1), job.seed)

@@ -11,7 +11,7 @@ from augment.annotate.pos import Tagger
 from augment.batch import TokenBatch, cut
 from augment.keys import Keys, content_keys, first_of_each
 from augment.store import Namespace, Store
-from augment.tokens import Words, blank, tokenize, tokenizer_identity
+from augment.tokens import Words, tokenize, tokenizer_identity
 
 BOUNDS = pa.list_(pa.int32())
 TAGS = pa.list_(pa.string())
@@ -21,29 +21,41 @@ _WINDOW = 4096
 class Annotator:
     """Reads annotations from the store, and makes and keeps those it lacks.
 
+    spaCy and the tagger are loaded at the first text the store does not know.
+
     Args:
         language: of the tokenizer.
         tagger: name of a spaCy pipeline, or None when no transform needs tags.
         store: where annotations are kept; None keeps nothing.
+        tags_name: the tags' namespace, if known: spares loading the tagger to learn it.
     """
 
-    def __init__(self, language: str, tagger: str | None = None, store: Store | None = None):
-        blank(language)
-        self.language = language
-        self.tagger = Tagger.load(tagger, language) if tagger else None
+    def __init__(
+        self,
+        language: str,
+        tagger: str | None = None,
+        store: Store | None = None,
+        tags_name: str | None = None,
+    ):
+        self.language, self.tagger_name = language, tagger
         self.words: Namespace | None = None
         self.tags: Namespace | None = None
-        if store is not None:
-            name = tokenizer_identity(language)
-            self.words = store.namespace(
-                name, BOUNDS, {"what": "word boundaries", "language": language}
-            )
-            if self.tagger:
-                self.tags = store.namespace(
-                    self.tagger.identity,
-                    TAGS,
-                    {"what": "tags", "tagger": tagger, "language": language},
-                )
+        self.tags_name = tags_name
+        if store is None:
+            return
+        about = {"language": language}
+        name = tokenizer_identity(language)
+        self.words = store.namespace(name, BOUNDS, {"what": "word boundaries"} | about)
+        if tagger is not None:
+            self.tags_name = tags_name or self.tagger.identity
+            about |= {"what": "tags", "tagger": tagger}
+            self.tags = store.namespace(self.tags_name, TAGS, about)
+
+    @property
+    def tagger(self) -> Tagger:
+        """The tagger, loaded when first asked for."""
+        assert self.tagger_name is not None
+        return Tagger.load(self.tagger_name, self.language)
 
     @property
     def last(self) -> Namespace | None:
@@ -60,7 +72,7 @@ class Annotator:
         keys = content_keys([text])
         words = Words.from_lists(_cached(self.words, keys, text, BOUNDS, self._bounds))
         batch = cut(text, words.bounds, words.counts, rows)
-        if not self.tagger:
+        if self.tagger_name is None:
             return batch
         tags = _cached(self.tags, keys, text, TAGS, self._tags).flatten().dictionary_encode()
         codes = tags.indices.to_numpy(zero_copy_only=False).astype(np.int32)
@@ -78,7 +90,6 @@ class Annotator:
         return tokenize(text, self.language).to_lists()
 
     def _tags(self, text: pa.Array) -> pa.Array:
-        assert self.tagger is not None
         keys = content_keys([text])
         words = Words.from_lists(_cached(self.words, keys, text, BOUNDS, self._bounds))
         return pa.array(list(self.tagger.tag(text, words)), TAGS)

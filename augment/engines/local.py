@@ -35,84 +35,110 @@ class Local:
         if self.workers < 1:
             raise ValueError(f"workers is a count of at least 1, got {self.workers}")
 
-    def map(
-        self, function: Callable[[Any, Task], Result], job: Any, tasks: Iterable[Task]
-    ) -> Iterator[Result]:
-        """Yield ``function(job, task)`` for every task, in order.
+    @contextmanager
+    def running(self, job: Any) -> Iterator["Run"]:
+        """Start the workers, yield ``run(function, tasks)``, and stop them on leaving.
+
+        ``run`` yields ``function(job, task)`` for every task, in order; it reads tasks a little
+        ahead of the answers, and may be used several times, one after another.
 
         Args:
-            function: importable by name.
             job: sent to every worker once.
-            tasks: read a little ahead of the answers.
 
         Raises:
             WorkerError: a worker died. What a task raises is raised here as it is.
         """
         if self.workers == 1:
-            for task in tasks:
-                yield function(job, task)
+            yield lambda function, tasks: (function(job, task) for task in tasks)
             return
-        yield from _spread(self.workers, function, job, tasks)
+        pool = _start(self.workers, job)
+        try:
+            yield lambda function, tasks: _spread(pool, function, tasks)
+        finally:
+            for pipe in pool:
+                pipe.close()
+            for process in pool.values():
+                process.terminate()
+                process.join()
+
+    def map(
+        self, function: Callable[[Any, Task], Result], job: Any, tasks: Iterable[Task]
+    ) -> Iterator[Result]:
+        """Yield ``function(job, task)`` for every task, in order; see :meth:`running`."""
+        with self.running(job) as run:
+            yield from run(function, tasks)
 
 
-def _spread(
-    workers: int, function: Callable[[Any, Any], Any], job: Any, tasks: Iterable[Any]
-) -> Iterator[Any]:
+Run = Callable[[Callable[[Any, Any], Any], Iterable[Any]], Iterator[Any]]
+
+
+def _start(workers: int, job: Any) -> dict[Any, Any]:
+    """Return the running workers by their pipes."""
     import multiprocess as mp
-    from multiprocess.connection import wait
 
     context = mp.get_context("spawn")
     pool: dict[Any, Any] = {}
-    try:
-        for _ in range(workers):
-            here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(there, function, job), daemon=True)
-            with _quiet_start():
-                process.start()
-            there.close()
-            pool[here] = process
-        queue = enumerate(tasks)
-        idle, busy = list(pool), {}
-        ready: dict[int, Any] = {}
-        due = 0
-        while True:
-            # Bounded look-ahead: one slow task must not let finished answers pile up.
-            while idle and len(ready) < 4 * workers:
-                item = next(queue, None)
-                if item is None:
-                    break
-                pipe = idle.pop()
-                busy[pipe] = item[0]
-                pipe.send(item[1])
-            if not busy:
+    for _ in range(workers):
+        here, there = context.Pipe()
+        process = context.Process(target=_serve, args=(there, job), daemon=True)
+        with _quiet_start():
+            process.start()
+        there.close()
+        pool[here] = process
+    return pool
+
+
+def _spread(
+    pool: dict[Any, Any], function: Callable[[Any, Any], Any], tasks: Iterable[Any]
+) -> Iterator[Any]:
+    from multiprocess.connection import wait
+
+    queue = enumerate(tasks)
+    idle, busy = list(pool), {}
+    ready: dict[int, Any] = {}
+    due = 0
+    while True:
+        # Bounded look-ahead: one slow task must not let finished answers pile up.
+        while idle and len(ready) < 4 * len(pool):
+            item = next(queue, None)
+            if item is None:
                 break
-            for pipe in wait(list(busy)):
-                try:
-                    ok, value = pipe.recv()
-                except (EOFError, OSError) as error:
-                    process = pool[pipe]
-                    process.join(5)
-                    raise WorkerError(_death(process.exitcode)) from error
-                if not ok:
-                    raise value
-                ready[busy.pop(pipe)] = value
-                idle.append(pipe)
-            while due in ready:
-                yield ready.pop(due)
-                due += 1
-    finally:
-        for pipe in pool:
-            pipe.close()
-        for process in pool.values():
-            process.terminate()
-            process.join()
+            pipe = idle.pop()
+            busy[pipe] = item[0]
+            _send(pipe, pool, (function, item[1]))
+        if not busy:
+            return
+        for pipe in wait(list(busy)):
+            try:
+                ok, value = pipe.recv()
+            except (EOFError, OSError) as error:
+                raise _dead(pool[pipe]) from error
+            if not ok:
+                raise value
+            ready[busy.pop(pipe)] = value
+            idle.append(pipe)
+        while due in ready:
+            yield ready.pop(due)
+            due += 1
 
 
-def _serve(pipe: Any, function: Callable[[Any, Any], Any], job: Any) -> None:
+def _send(pipe: Any, pool: dict[Any, Any], message: Any) -> None:
+    try:
+        pipe.send(message)
+    except (BrokenPipeError, OSError) as error:
+        raise _dead(pool[pipe]) from error
+
+
+def _dead(process: Any) -> WorkerError:
+    process.join(5)
+    return WorkerError(_death(process.exitcode))
+
+
+def _serve(pipe: Any, job: Any) -> None:
     """Answer tasks until the other end of the pipe closes."""
     while True:
         try:
-            task = pipe.recv()
+            function, task = pipe.recv()
         except (EOFError, OSError):
             return
         try:

@@ -112,7 +112,7 @@ def show(
     from augment.transferset import TransferSet
 
     console = Console(soft_wrap=True, highlight=False)
-    for line in lines(TransferSet.open(set), rows, copies, first):
+    for line in lines(TransferSet.open(set), rows, copies, first, console.is_terminal):
         console.print(line)
 
 

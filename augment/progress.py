@@ -9,6 +9,20 @@ from contextlib import contextmanager
 
 
 @contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Keep transformers' own bars off while a model loads: it takes a moment, and logs stay clean."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+@contextmanager
 def progress(title: str, total: int, show: bool = True) -> Iterator[Callable[[int, str], None]]:
     """Yield ``advance(rows, note)``; nothing is drawn unless standard error is a terminal."""
     if not (show and sys.stderr.isatty()):

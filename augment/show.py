@@ -14,8 +14,13 @@ from augment.transferset import TransferSet
 _PIECES = re.compile(r"\[MASK\]|\w+|[^\w\s]|\s+")
 
 
-def differences(original: str, copy: str) -> Text:
-    """Return a copy with what is new in green, masks in yellow, and what went struck through."""
+def differences(original: str, copy: str, colour: bool = True) -> Text:
+    """Return a copy with what is new in green, masks in yellow, and what went struck through.
+
+    Without colour the copy stands as it is: struck-through words would read as part of it.
+    """
+    if not colour:
+        return Text(copy)
     old, new = _PIECES.findall(original), _PIECES.findall(copy)
     text = Text()
     for what, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -28,7 +33,9 @@ def differences(original: str, copy: str) -> Text:
     return text
 
 
-def lines(source: TransferSet, rows: int = 3, copies: int = 5, first: int = 0) -> Iterator[Text]:
+def lines(
+    source: TransferSet, rows: int = 3, copies: int = 5, first: int = 0, colour: bool = True
+) -> Iterator[Text]:
     """Yield what ``augment show`` prints: some originals, each with some of its copies.
 
     Args:
@@ -36,6 +43,7 @@ def lines(source: TransferSet, rows: int = 3, copies: int = 5, first: int = 0) -
         rows: originals to show.
         copies: copies of each, at most.
         first: number of the first original.
+        colour: whether the terminal shows colours.
     """
     taken = 0
     texts: dict[str, str] = {}
@@ -56,7 +64,7 @@ def lines(source: TransferSet, rows: int = 3, copies: int = 5, first: int = 0) -
                     yield _heading(source, row)
             elif texts and taken > first and shown < copies:
                 shown += 1
-                yield _copy(source, row, texts)
+                yield _copy(source, row, texts, colour)
 
 
 def _heading(source: TransferSet, row: dict[str, object]) -> Text:
@@ -70,11 +78,11 @@ def _heading(source: TransferSet, row: dict[str, object]) -> Text:
     return text
 
 
-def _copy(source: TransferSet, row: dict[str, object], texts: dict[str, str]) -> Text:
+def _copy(source: TransferSet, row: dict[str, object], texts: dict[str, str], colour: bool) -> Text:
     text = Text(f"  {row['copy']:>3} ", style="cyan")
     for number, name in enumerate(source.text):
         text.append("  ‖  " if number else "")
-        text.append_text(differences(texts[name], str(row[name])))
+        text.append_text(differences(texts[name], str(row[name]), colour))
     text.append(f"   {row['ops'] or 'unchanged'}", style="dim")
     if row.get("logits") is not None:
         values = ", ".join(f"{v:+.2f}" for v in row["logits"])  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import xxhash
 
 from augment.errors import ResourceError, TeacherError
+from augment.progress import quiet_loading
 from augment.settings import PLACEHOLDER, model_folder
 from augment.store import identity
 
@@ -111,10 +112,11 @@ class Teacher:
 
         folder = model_folder(name)
         try:
-            tokenizer = AutoTokenizer.from_pretrained(folder)
-            model, info = AutoModelForSequenceClassification.from_pretrained(
-                folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True
-            )
+            with quiet_loading():
+                tokenizer = AutoTokenizer.from_pretrained(folder)
+                model, info = AutoModelForSequenceClassification.from_pretrained(
+                    folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True
+                )
         except (OSError, ValueError) as error:
             first = str(error).strip().splitlines()[0]
             raise ResourceError(

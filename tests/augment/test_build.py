@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -312,17 +313,21 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True)
-class StopsAfter:
+class StopsAfter(Local):
     """An engine that dies after some answers, counted over all passes."""
 
-    answers: int
+    answers: int = 0
 
-    def map(self, function: Any, job: Any, tasks: Any) -> Iterator[Any]:
-        for task in tasks:
-            if len(DONE) >= self.answers:
-                raise Stopped
-            DONE.append(1)
-            yield function(job, task)
+    @contextmanager
+    def running(self, job: Any) -> Iterator[Any]:
+        def run(function: Any, tasks: Any) -> Iterator[Any]:
+            for task in tasks:
+                if len(DONE) >= self.answers:
+                    raise Stopped
+                DONE.append(1)
+                yield function(job, task)
+
+        yield run
 
 
 DONE: list[int] = []
@@ -344,7 +349,7 @@ def test_a_build_that_stops_anywhere_goes_on_to_the_digest_of_an_undisturbed_one
     for later in (answers, answers + 3):  # it dies twice
         DONE.clear()
         with pytest.raises(Stopped):
-            run(tmp_path / "set", StopsAfter(later))
+            run(tmp_path / "set", StopsAfter(answers=later))
         with pytest.raises(SetError, match="unfinished"):
             TransferSet.open(tmp_path / "set")
     resumed = run(tmp_path / "set", Local(1))
@@ -357,7 +362,7 @@ def test_a_build_that_stops_anywhere_goes_on_to_the_digest_of_an_undisturbed_one
 def test_a_stopped_build_leaves_no_spooled_rows_behind(tmp_path: Path) -> None:
     DONE.clear()
     with pytest.raises(Stopped):
-        run(tmp_path / "set", StopsAfter(3))
+        run(tmp_path / "set", StopsAfter(answers=3))
     assert not (tmp_path / "set" / ".work").exists()
 
 

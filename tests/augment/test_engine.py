@@ -12,17 +12,8 @@ import pytest
 
 from augment.engines.local import Local, WorkerError
 from augment.errors import CorpusError, TransfersetError
-from tests.augment.test_golden import GOLDEN
-
-
-def about(job: Any, task: Any) -> Any:
-    if task == "die":
-        os._exit(3)
-    if task == "refuse":
-        raise CorpusError("the corpus is no good")
-    if task == "fail":
-        raise KeyError("a bug")
-    return job, task, os.getpid(), os.environ.get("OMP_NUM_THREADS")
+from tests.augment.golden import GOLDEN
+from tests.augment.tasks import about
 
 
 def test_one_worker_is_this_process_and_reads_no_further_than_asked() -> None:
@@ -89,7 +80,7 @@ SCRIPT = textwrap.dedent("""
     sys.path.insert(0, {root!r})
     import augment as A
     from tests.augment.stub import StubTeacher
-    from tests.augment.test_golden import build
+    from tests.augment.golden import build
 
     print("the script runs")
     made = build({out!r}, {tagger!r}, workers={workers}, shard_rows=200)

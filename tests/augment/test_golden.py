@@ -20,20 +20,8 @@ import augment as A
 from augment.digest import content_digest
 from augment.transferset import TransferSet
 from tests.augment.corpus_rows import QUESTIONS, REVIEWS
+from tests.augment.golden import GOLDEN, build
 from tests.augment.stub import StubTeacher
-
-GOLDEN = {
-    "reviews": "932a4ba3496a8711ac87e1b68fb3440adaf8a8ac0f0582853250a1a0f66d578e",
-    "questions": "5907c79263cf1d274c59c20c71e9f7deedac8429f40f64d6a5cf466f73b56238",
-    "labelled": "00e5609540643216586c7216c355c644d5ec09eedf9dde478556ff1ae197bd93",
-}
-HELD_OUT = [{"id": 0, "text": "works as DESCRIBED.", "label": 1}]
-
-
-def build(out: Path, tagger: str, source: Any = REVIEWS, **options: Any) -> TransferSet:
-    chain = (A.Mask(0.1) | A.ReplacePOS(0.1, tagger=tagger)) >> A.SampleNGram(0.25)
-    settings = {"label": "label", "copies": 20, "seed": 7, "validation": HELD_OUT}
-    return A.build(source, chain, out=out, **settings | options)
 
 
 @pytest.fixture(scope="module")

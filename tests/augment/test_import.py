@@ -47,11 +47,6 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert loaded_after(code) == []
 
 
-def test_masking_needs_spacys_tokenizer_only() -> None:
-    code = "import augment as A; assert A.Mask(1.0)('one two') == ['[MASK] [MASK]']"
-    assert not {"transformers", "datasets", "gensim"} & set(loaded_after(code))
-
-
 def test_every_public_name_is_there_and_no_other() -> None:
     for name in A.__all__:
         assert getattr(A, name).__name__ == name

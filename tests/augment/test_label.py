@@ -181,7 +181,7 @@ def test_a_finished_set_of_another_teacher_is_refused(build: Any, label: Any) ->
 
 def test_a_finished_set_of_another_source_is_refused(build: Any, label: Any) -> None:
     label(build(), StubTeacher())
-    with pytest.raises(SetError, match=r"begun with other settings \(set was"):
+    with pytest.raises(SetError, match=r"begun with other settings \(train rows was"):
         label(build("more", copies=5), StubTeacher())
 
 

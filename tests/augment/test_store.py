@@ -313,7 +313,7 @@ WRITER = textwrap.dedent("""
     from pathlib import Path
     import pyarrow as pa
     from augment.keys import content_keys
-from augment.store import Store
+    from augment.store import Store
     kind = pa.list_(pa.float32(), 2)
     name, root = sys.argv[1], Path(sys.argv[2])
     space = Store(root).namespace("ns", kind, {})

@@ -253,14 +253,14 @@ def test_another_order_a_partial_store_and_other_windows_give_the_same_bits(
 ) -> None:
     options = {"precision": precision}
     straight = label(folder, "straight", **options)
-    windows = label(folder, "windows", window=13, store=tmp_path / "s1", **options)
+    windows = label(folder, "windows", window=60, store=tmp_path / "s1", **options)
     assert windows.asked == straight.asked == straight.texts
     assert windows.set.manifest.digest == straight.set.manifest.digest
 
     backwards = [r | {"label": r["label"]} for r in reversed(REVIEWS)]
     ids = {"label": "label", "copies": 2, "seed": 7, "id": "id"}
     other = A.build(backwards, CHAIN, out=tmp_path / "backwards", **ids)
-    partial = label(folder, "partial", set=other.path, store=tmp_path / "s2", window=20, **options)
+    partial = label(folder, "partial", set=other.path, store=tmp_path / "s2", window=70, **options)
     rest = label(folder, "rest", store=tmp_path / "s2", **options)
     assert 0 < rest.known < rest.texts, "the store knew a part"
     assert bits(rest) == bits(straight)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_loading() -> Iterator[None]:
-    """Keep transformers' own bars off while a model loads: it takes a moment, and logs stay clean."""
+    """Keep transformers' own bars off while a model loads; logs stay clean."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()

@@ -6,7 +6,10 @@ always trained on one thread, hence its result does not depend on how many cells
 """
 
 import json
+import os
+import queue
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -162,13 +165,22 @@ def work() -> None:
     common = json.loads(sys.stdin.readline())
     student = StudentSettings(**common["student"])
     settings = AblateSettings(**common["settings"])
+    orders: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(orders,), daemon=True).start()
     material = prepare(TransferSet.open(common["set"]), student)
-    for line in sys.stdin:
-        order = json.loads(line)
+    while True:
+        order = json.loads(orders.get())
         cell = Cell(**order["cell"])
         record = train_cell(material, cell, student, settings, rate=order["rate"])
         write_cell(Path(common["folder"]), cell, record)
         print(cell.name, file=answers, flush=True)
+
+
+def _listen(orders: "queue.SimpleQueue[str]") -> None:
+    """Pass orders on; when the parent is done or gone, end at once, mid-cell or not."""
+    for line in sys.stdin:
+        orders.put(line)
+    os._exit(0)
 
 
 if __name__ == "__main__":

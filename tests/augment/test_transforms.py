@@ -71,21 +71,34 @@ def test_masks_occur_at_their_rate_over_a_million_words(million: TokenBatch, rat
         assert within(masked[position::LENGTH].sum(), ROWS, rate)
 
 
+def new_words() -> WordsByTag:
+    """Words that the corpus lacks, so that every replacement can be seen; word i occurs 1 + i times."""
+    rows = [{"tag": t, "word": f"new-{t}-{i}", "count_all": 1 + i} for t in TAGS for i in range(3)]
+    return WordsByTag.of(pa.Table.from_pylist(rows))
+
+
 def test_a_choice_masks_and_replaces_at_both_rates_and_never_the_same_word(
     million: TokenBatch,
 ) -> None:
-    # New words that the corpus lacks, so that every replacement can be seen.
-    entries = [(tag, f"new-{tag}-{i}", 1 + i) for tag in TAGS for i in range(3)]
-    table = pa.table(
-        dict(zip(("tag", "word", "count_all"), zip(*entries, strict=True), strict=True))
-    )
-    choice = A.Choice([A.Mask(0.1), A.ReplacePOS(0.2, words=WordsByTag.of(table))])
+    choice = A.Choice([A.Mask(0.1), A.ReplacePOS(0.2, words=new_words())])
     words = strings(choice.apply(million, Place(seed=2)))
     masked, replaced = words == "[MASK]", np.char.startswith(words, "new-")
     assert within(masked.sum(), TOKENS, 0.1)
     assert within(replaced.sum(), TOKENS, 0.2)
     kept = ~masked & ~replaced
     assert (words[kept] == strings(million)[kept]).all()
+
+
+def test_what_a_word_is_replaced_by_does_not_depend_on_the_draw_that_picked_it(
+    million: TokenBatch,
+) -> None:
+    # At a small rate every draw that picks is small; it must not serve to choose the word too.
+    replacing = A.ReplacePOS(0.1, words=new_words())
+    for choice in (replacing | A.Mask(0.1), A.Mask(0.1) | replacing):
+        words = strings(choice.apply(million, Place(seed=2)))
+        for tag in TAGS:
+            seen = np.array([(words == f"new-{tag}-{i}").sum() for i in range(3)])
+            assert chisquare(seen, seen.sum() * np.array([1, 2, 3]) / 6).pvalue > 1e-4
 
 
 def test_choosing_uses_one_draw_so_the_first_part_does_not_feel_the_second(

@@ -128,6 +128,8 @@ class Namespace:
             try:
                 self.segments[name] = Segment.open(self.folder / name, self.kind)
             except StoreError as error:
+                if not (self.folder / name).exists():  # another process has just compacted
+                    return self.refresh()
                 self.skipped[name] = str(error)
                 warnings.warn(
                     f"store segment ignored: {error}; its values will be made again "

@@ -48,6 +48,12 @@ def tagger(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+@pytest.fixture(scope="session")
+def shared_store() -> Path:
+    """The store that all tests share: texts that one test has read need no reading again."""
+    return _CACHE / "store"
+
+
 @pytest.fixture
 def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty store that is the default one for the length of a test."""

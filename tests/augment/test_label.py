@@ -27,10 +27,10 @@ pytestmark = pytest.mark.usefixtures("own_store")
 
 
 @pytest.fixture
-def build(tmp_path: Path) -> Callable[..., TransferSet]:
+def build(tmp_path: Path, shared_store: Path) -> Callable[..., TransferSet]:
     def builder(name: str = "set", source: Any = REVIEWS, **options: Any) -> TransferSet:
         options = {"label": "label", "copies": 3, "seed": 7, "validation": REVIEWS[:6],
-                   "guard": False, "shard_rows": 50} | options  # fmt: skip
+                   "guard": False, "shard_rows": 50, "store": shared_store} | options  # fmt: skip
         return A.build(source, options.pop("transform", CHAIN), out=tmp_path / name, **options)
 
     return builder

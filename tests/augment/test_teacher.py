@@ -228,10 +228,9 @@ def test_using_a_teacher_does_not_change_who_it_is(folder: Path) -> None:
 
 
 @pytest.fixture
-def label(tmp_path: Path, own_store: Path) -> Callable[..., Labelling]:
-    made = A.build(
-        REVIEWS, CHAIN, out=tmp_path / "set", label="label", copies=3, seed=7, shard_rows=50,
-    )  # fmt: skip
+def label(tmp_path: Path, own_store: Path, shared_store: Path) -> Callable[..., Labelling]:
+    options = {"label": "label", "copies": 3, "seed": 7, "store": shared_store}
+    made = A.build(REVIEWS, CHAIN, out=tmp_path / "set", shard_rows=50, **options)
 
     def labeller(folder: Path, name: str, **options: Any) -> Labelling:
         options = {"threads": 1, "precision": "fp32"} | options

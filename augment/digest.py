@@ -41,13 +41,26 @@ def _feed_array(array: pa.Array, feed: Any) -> None:
         values = array.flatten()
         feed("value", values.to_numpy(zero_copy_only=False))
         return
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
-        text = array.fill_null("").cast(pa.large_string())
+    if pa.types.is_list(array.type):
+        feed("items", array.value_lengths().fill_null(0).to_numpy().astype("<i8"))
+        _feed_array(array.flatten(), lambda part, data: feed(f"item {part}", data))
+        return
+    if _is_bytes(array.type):
+        text = array.cast(pa.large_binary()).fill_null(b"")
         offsets = edges(text)
         feed("length", np.diff(offsets).astype("<i8"))
         if len(text) and text.buffers()[2] is not None:
             feed("value", memoryview(text.buffers()[2])[offsets[0] : offsets[-1]])
         return
     values = array.fill_null(0)
+    if pa.types.is_uint64(array.type):
+        feed("value", values.to_numpy().astype("<u8"))
+        return
     kind = pa.float64() if pa.types.is_floating(array.type) else pa.int64()
     feed("value", values.cast(kind).to_numpy(zero_copy_only=False))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    types = pa.types
+    text = types.is_string(kind) or types.is_large_string(kind)
+    return bool(text or types.is_binary(kind) or types.is_large_binary(kind))

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from augment.digest import content_digest
 from augment.errors import StoreError
 from augment.files import fsync_folder, write_atomic
 from augment.keys import Keys, find, first_of_each, order
@@ -91,15 +92,9 @@ def _single(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 
 def _checksum(columns: Sequence[pa.Array]) -> str:
-    """Hash logical content, so that a buffer's padding or origin does not matter."""
-    state = xxhash.xxh3_128()
-    for column in columns:
-        sink = pa.BufferOutputStream()
-        batch = pa.record_batch([column], names=["c"])
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        state.update(memoryview(sink.getvalue()))
-    return state.hexdigest()
+    """Digest the logical content, so that padding, chunks and Arrow's version do not matter."""
+    names = [str(number) for number in range(len(columns))]
+    return content_digest([pa.record_batch(list(columns), names=names)])
 
 
 @dataclass(slots=True)

@@ -62,11 +62,6 @@ class TokenBatch:
         """Words per row, (N,)."""
         return np.diff(self.offsets)
 
-    @property
-    def row_of_token(self) -> I64:
-        """Row number of every token, (T,)."""
-        return np.repeat(np.arange(len(self)), self.lengths)
-
     def take(self, index: npt.NDArray[Any], copies: I32 | None = None) -> "TokenBatch":
         """Return rows by number, repeats allowed; ``copies`` renumbers them."""
         tokens, offsets = spans(self.offsets[index], self.lengths[index])

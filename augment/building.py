@@ -24,8 +24,9 @@ from augment.progress import progress
 from augment.recipe import fingerprint_of, from_steps, to_steps
 from augment.settings import AugmentSettings, CorpusSettings, Recipe, parse, read_recipe
 from augment.store import Store, identity
-from augment.tokens import blank
+from augment.tokens import blank, tokenizer_identity
 from augment.transferset import (
+    FORMAT,
     MANIFEST,
     Manifest,
     Shard,
@@ -98,6 +99,11 @@ def build(
     sources = {"train": source}
     if hasattr(source, "keys") and hasattr(source, "items") and "train" in source:
         sources = {k: v for k, v in source.items() if k in ("train", "validation", "test")}
+        if ignored := sorted({"train", *source} - set(sources)):
+            raise SettingsError(
+                f"build: the splits {', '.join(ignored)} would be left out; pass source['train'], "
+                "and held-out rows as validation= and test="
+            )
     sources |= {k: v for k, v in {"validation": validation, "test": test}.items() if v is not None}
     run = Build(settings, options, as_chain(transform), Path(out), engine, _store(store), show)
     return run.run(sources)
@@ -146,6 +152,7 @@ class Build:
 
     def run(self, sources: Mapping[str, Any]) -> TransferSet:
         """Read, annotate, find duplicates, write; skip what is there already."""
+        _refuse_foreign(self.out)
         blank(self.corpus.language)  # a wrong language or tagger shows before anything is written
         self._annotator()
         self.out.mkdir(parents=True, exist_ok=True)
@@ -177,6 +184,8 @@ class Build:
             "seed": self.options.seed,
             "guard": self.options.guard,
             "language": self.corpus.language,
+            "tokenizer": tokenizer_identity(self.corpus.language),
+            "format": FORMAT,
             "tagger weights": self._annotator().tags_name,
             "shard_rows": self.options.shard_rows,
         }
@@ -186,6 +195,7 @@ class Build:
         if done.manifest.teacher is not None:
             raise SetError(f"{self.out}: holds a labelled set; build into another folder")
         compare(self.out, done.manifest.recipe.get("plan", {}), plan)
+        (self.out / PLAN).unlink(missing_ok=True)
         return done
 
     def _annotator(self) -> Annotator:
@@ -200,7 +210,11 @@ class Build:
             for chunk in corpus.train[column].chunks:
                 found.append(chunk.filter(pa.array(~last.has(content_keys([chunk])))))
         missing = pc.unique(pa.chunked_array(found, pa.large_string()))
-        tasks = [missing.slice(i, 2000) for i in range(0, len(missing), 2000)]
+        # take copies: a slice would send the whole column along with every task.
+        tasks = [
+            missing.take(pa.array(np.arange(i, min(i + 2000, len(missing)))))
+            for i in range(0, len(missing), 2000)
+        ]
         job = (self.corpus.language, self.chain.tagger_name, str(self.store.root))
         engine = self.engine if len(tasks) > 1 else Local(1)
         with progress("reading words", len(missing), self.show) as advance:
@@ -223,6 +237,7 @@ class Build:
             guarded = np.unique(keys[order(keys)], axis=0)
         return Job(
             source=source,
+            digest=corpus.digest,
             out=self.out,
             store=self.store.root,
             transform=chain,
@@ -289,6 +304,18 @@ class Build:
                 advance(len(k), "")
         original = np.arange(total) % (job.copies + 1) == 0
         return keep_first(keys, original, ~held), int(held.sum())
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Refuse a folder that holds something else, before anything is written into it."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise SetError(f"{out}: is a file; choose a folder")
+    ours = {PLAN, MANIFEST, ".work"}
+    names = {p.name for p in out.iterdir()}
+    if names and not names & ours:
+        raise SetError(f"{out}: not empty and not a transfer set; choose another folder")
 
 
 class _Chunks:

@@ -13,6 +13,7 @@ from augment.errors import TransfersetError
 
 app = typer.Typer(
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Turn a small corpus into a large transfer set, and label it with a teacher, once.\n\n"
     "A typical run: augment build recipe.toml --out sets/x, distill teacher recipe.toml "
@@ -21,7 +22,9 @@ app = typer.Typer(
     "--set sets/x-labelled --out runs/x.",
 )
 store_app = typer.Typer(
-    no_args_is_help=True, help="Look after the store of annotations and logits."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Look after the store of annotations and logits.",
 )
 app.add_typer(store_app, name="store")
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from augment.digest import content_digest
 from augment.errors import CorpusError
-from augment.readers import read_file
+from augment.readers import as_table, read_file
 from augment.settings import CorpusSettings, suggestion
 from augment.transferset import Task
 
@@ -105,12 +105,18 @@ def _columns(split: str, source: Any, settings: CorpusSettings) -> Iterator[pa.T
         yield from (pa.Table.from_batches([b]) for b in source.to_batches(max_chunksize=_ROWS))
     elif hasattr(source, "with_format") and hasattr(source, "iter"):
         yield from _named_classes(source, settings)
+    elif isinstance(source, Mapping):
+        yield pa.table(dict(source))
+    elif hasattr(source, "__arrow_c_stream__"):  # pandas, polars
+        yield pa.table(source)
     elif isinstance(source, Iterable):
         rows = iter(source)
+        done = 0
         while part := list(islice(rows, _ROWS)):
             if isinstance(part[0], str):
                 part = [{settings.text[0]: value} for value in part]
-            yield pa.Table.from_pylist(part)
+            yield as_table(part, f"{split}, from row {done}")
+            done += len(part)
     else:
         raise CorpusError(
             f"{split}: expected a dataset, rows as dicts, a table or a path, "
@@ -229,14 +235,12 @@ def _indices(label: pa.ChunkedArray, classes: Sequence[str], split: str, name: s
     if len(set(classes)) < 2:
         raise CorpusError(f'{split}: label "{name}" has one class only ({", ".join(classes)})')
     index = pc.index_in(text, pa.array(classes, pa.string()))
-    if pa.types.is_integer(label.type) and index.null_count:  # classes renamed, rows hold numbers
-        numbers = label.combine_chunks().cast(pa.int64())
-        inside = pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, len(classes)))
-        index = pc.if_else(inside, numbers, None)
-    elif index.null_count and all(t is None or t.isdigit() for t in pc.unique(text).to_pylist()):
+    unknown = pc.and_(index.is_null(), text.is_valid())
+    named = not any(c.lstrip("-").isdigit() for c in classes)
+    if named and pc.any(unknown).as_py() and _all_digits(text):  # names given, rows hold numbers
         numbers = text.cast(pa.int64())
         index = pc.if_else(pc.less(numbers, len(classes)), numbers, None)
-    unknown = pc.and_(index.is_null(), text.is_valid())
+        unknown = pc.and_(index.is_null(), text.is_valid())
     if pc.any(unknown).as_py():
         row = unknown.to_pylist().index(True)
         value = text[row].as_py()
@@ -244,6 +248,10 @@ def _indices(label: pa.ChunkedArray, classes: Sequence[str], split: str, name: s
             f'{split}, row {row}: label "{value}" is none of the classes {", ".join(classes)}'
         )
     return index.cast(pa.int64())
+
+
+def _all_digits(text: pa.Array) -> bool:
+    return all(t is None or t.isdigit() for t in pc.unique(text).to_pylist())
 
 
 def _numbers(label: pa.ChunkedArray, split: str, name: str) -> pa.Array:

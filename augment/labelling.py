@@ -1,5 +1,6 @@
 """Labelling: one set in, another out with a teacher's logits; no text is ever labelled twice."""
 
+import os
 import time
 import warnings
 from collections.abc import Sequence
@@ -48,7 +49,7 @@ class Labelling:
 
 def label(
     source: str | Path | TransferSet,
-    teacher: str | Labeller,
+    teacher: str | Path | Labeller,
     out: str | Path,
     *,
     max_tokens: int = 128,
@@ -89,9 +90,9 @@ def label(
         raise SetError(f"{out}: a finished set is never edited; choose another folder for --out")
     labeller: Labeller = (
         Teacher.from_pretrained(
-            teacher, max_tokens=max_tokens, precision=precision, threads=threads
+            str(teacher), max_tokens=max_tokens, precision=precision, threads=threads
         )
-        if isinstance(teacher, str)
+        if isinstance(teacher, str | os.PathLike)
         else teacher
     )
     columns, task = _fit(labeller, opened.task, label_map)
@@ -142,7 +143,7 @@ def label_recipe(
     recipe = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
     who = recipe.section(TeacherSettings, "teacher")
     how = recipe.section(LabelSettings, "label")
-    name = teacher or who.model
+    name = teacher or (who.model and _place(recipe, who.model))
     if name is None:
         raise SettingsError(
             f"{recipe.path}, [teacher]: names no model; pass --teacher FOLDER "
@@ -160,6 +161,12 @@ def label_recipe(
         store=store,
         show=show,
     )
+
+
+def _place(recipe: Recipe, name: str) -> str:
+    """Return a folder named in a recipe as a path; folders start at the recipe's own."""
+    folder = recipe.resolve(name)
+    return str(folder) if folder.is_dir() else name
 
 
 def _fit(teacher: Labeller, task: Task, label_map: str) -> tuple[list[int], Task]:

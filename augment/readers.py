@@ -6,9 +6,10 @@ into 7, drop empty lines, and shift a row that has a field too many.
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,12 +53,18 @@ def _delimited(path: Path) -> Iterator[pa.Table]:
     tabs = path.suffix.lower() != ".csv"
     csv.field_size_limit(2**31 - 1)  # a text may be longer than the module's 131,072 characters
     with open(path, encoding="utf-8-sig", newline="\n" if tabs else "") as file:
-        rows = (_fields(line) for line in file) if tabs else csv.reader(file, strict=True)
+        rows: Iterator[list[str]] = (
+            (_fields(line) for line in file) if tabs else csv.reader(file, strict=True)
+        )
         header = next(rows)
+        if len(set(header)) < len(header):
+            twice = next(name for name in header if header.count(name) > 1)
+            raise CorpusError(f'{path}: the header names "{twice}" twice; rename one column')
+        if not tabs:
+            rows = _without_blank_end(rows)
         number = 0
-        while part := list(islice(rows, _ROWS)):
-            while not tabs and part and not part[-1]:  # blank lines at the end of a csv
-                part.pop()
+        part = list(islice(rows, _ROWS))
+        while part or not number:
             for row in part:
                 if not row and len(header) == 1:
                     row.append("")
@@ -69,6 +76,21 @@ def _delimited(path: Path) -> Iterator[pa.Table]:
             columns = zip(*part, strict=True) if part else [[] for _ in header]
             arrays = [pa.array(list(column), pa.string()) for column in columns]
             yield pa.table(arrays, names=header)
+            part = list(islice(rows, _ROWS))
+            if not part:
+                return
+
+
+def _without_blank_end(rows: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Yield csv rows, blank lines too, except those at the end of the file."""
+    blank = 0
+    for row in rows:
+        if not row:
+            blank += 1
+            continue
+        yield from ([] for _ in range(blank))
+        blank = 0
+        yield row
 
 
 def _fields(line: str) -> list[str]:
@@ -90,4 +112,21 @@ def _json(path: Path) -> Iterator[pa.Table]:
                 if not isinstance(row, dict):
                     raise CorpusError(f"{path}, row {number}: expected an object, got {row!r:.60}")
                 number += 1
-            yield pa.Table.from_pylist(part)
+            yield as_table(part, f"{path}, up to row {number}")
+
+
+def as_table(rows: Sequence[Mapping[str, Any]], where: str) -> pa.Table:
+    """Return rows as a table with the columns of all of them, absent values null.
+
+    Raises:
+        CorpusError: a column mixes types, or holds text that is no Unicode.
+    """
+    columns: dict[str, pa.Array] = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        try:
+            columns[name] = pa.array([row.get(name) for row in rows])
+        except (pa.ArrowException, UnicodeEncodeError, OverflowError) as error:
+            raise CorpusError(
+                f'{where}: column "{name}" cannot be read: {error}; give it one type'
+            ) from error
+    return pa.table(columns)

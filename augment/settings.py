@@ -51,6 +51,11 @@ class CorpusSettings:
             raise ValueError(f"text names one or two columns, got {len(self.text)}")
         if len(set(self.text)) != len(self.text):
             raise ValueError(f"text names the column {self.text[0]!r} twice")
+        taken = [n for n in ("label", "source", "copy", "ops", "logits") if n in self.text]
+        if taken and not (taken == ["label"] and self.label == "label"):
+            raise ValueError(
+                f"a set keeps the name {taken[0]!r} for itself; rename that text column"
+            )
         if self.label in self.text:
             raise ValueError(f"label {self.label!r} is also a text column")
         if self.task == "regression" and self.classes:

@@ -48,6 +48,7 @@ def lines(
     taken = 0
     texts: dict[str, str] = {}
     shown = 0
+    source_shown: object = None
     for batch in source.batches("train", rows=4096):
         table = pa.Table.from_batches([batch])
         if taken + pc.sum(pc.equal(table["copy"], 0)).as_py() <= first:
@@ -59,10 +60,11 @@ def lines(
                 if taken > first + rows:
                     return
                 texts = {name: row[name] for name in source.text}
+                source_shown = row["source"]
                 shown = 0
                 if taken > first:
                     yield _heading(source, row)
-            elif texts and taken > first and shown < copies:
+            elif texts and row["source"] == source_shown and taken > first and shown < copies:
                 shown += 1
                 yield _copy(source, row, texts, colour)
 

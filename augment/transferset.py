@@ -146,6 +146,17 @@ class TransferSet:
         """Names of the splits; ``train`` comes first."""
         return tuple(sorted(self.manifest.splits, key=lambda s: (s != "train", s)))
 
+    @property
+    def identity(self) -> str:
+        """Digest of all a run learns from or is judged by: train rows, held-out rows, classes."""
+        held_out = {
+            split: [shard.digest for shard in self._shards(split)]
+            for split in self.splits
+            if split != "train"
+        }
+        facts = [self.manifest.digest, self.text, self.task.kind, self.task.classes, held_out]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
     def rows(self, split: str = "train") -> int:
         """Return the number of rows of a split."""
         return sum(shard.rows for shard in self._shards(split))
@@ -214,6 +225,18 @@ def write_shard(folder: Path, name: str, table: pa.Table, task: Task) -> Shard:
         with open(temporary, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Shard(path, table.num_rows, digest)
+
+
+def existing_shard(folder: Path, name: str, rows: int) -> Shard | None:
+    """Return the record of a shard that an interrupted run left whole, None if there is none."""
+    path = folder / "data" / f"{name}.parquet"
+    try:
+        if pq.read_metadata(path).num_rows != rows:
+            return None
+    except (OSError, pa.ArrowException):
+        return None
+    with open(path, "rb") as file:
+        return Shard(f"data/{name}.parquet", rows, hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def versions() -> dict[str, str]:

@@ -20,7 +20,7 @@ from augment.arrow import whole
 from augment.keys import Keys, content_keys, find
 from augment.recipe import op_name
 from augment.store import Store
-from augment.transferset import Shard, Task, write_shard
+from augment.transferset import Shard, Task, existing_shard, write_shard
 from augment.transforms.protocol import Transform
 from augment.use import row_ids
 from augment.variants import Variants, ops, variants
@@ -32,12 +32,14 @@ class Job:
 
     Attributes:
         source: the spooled train rows.
+        digest: their content digest.
         out: the set's folder.
         tags_name: namespace of the tags in the store; None when no transform reads tags.
         guarded: sorted keys of the folded held-out rows, (G, 2); empty for no guard.
     """
 
     source: Path
+    digest: str
     out: Path
     store: Path
     transform: Transform
@@ -60,8 +62,9 @@ class Unit:
     keep: npt.NDArray[np.bool_] | None = None
 
 
-@lru_cache(maxsize=2)
-def _opened(source: Path) -> pa.Table:
+@lru_cache(maxsize=1)
+def opened(source: Path, digest: str) -> pa.Table:
+    """Return the spooled rows; the digest tells one build's file from the next of that name."""
     return pa.ipc.open_file(pa.memory_map(str(source))).read_all()
 
 
@@ -71,7 +74,7 @@ def _annotator(language: str, tagger: str | None, store: Path, tags: str | None)
 
 
 def _make(job: Job, unit: Unit) -> tuple[pa.Table, Variants]:
-    rows = _opened(job.source).slice(unit.first, unit.last - unit.first).combine_chunks()
+    rows = opened(job.source, job.digest).slice(unit.first, unit.last - unit.first).combine_chunks()
     text = [whole(rows[name]) for name in job.text]
     annotator = _annotator(job.language, job.transform.tagger_name, job.store, job.tags_name)
     ids = row_ids(rows["source"].to_pylist())
@@ -108,6 +111,9 @@ def write_unit(job: Job, unit: Unit) -> Shard | None:
     assert unit.keep is not None
     if not unit.keep.any():
         return None
+    name = f"train-{unit.number:05d}"
+    if (done := existing_shard(job.out, name, int(unit.keep.sum()))) is not None:
+        return done
     rows, made = _make(job, unit)
     source = pa.array(made.row)
     columns: dict[str, Any] = dict(zip(job.text, made.text, strict=True))
@@ -117,7 +123,7 @@ def write_unit(job: Job, unit: Unit) -> Shard | None:
     columns["copy"] = pa.array(made.copy)
     columns["ops"] = ops(made.edits, [op_name(leaf) for leaf in job.transform.leaves()])
     table = narrow(pa.table(columns)).filter(pa.array(unit.keep))
-    return write_shard(job.out, f"train-{unit.number:05d}", table, job.task)
+    return write_shard(job.out, name, table, job.task)
 
 
 def narrow(table: pa.Table) -> pa.Table:

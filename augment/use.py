@@ -23,9 +23,15 @@ def names(text: str | Sequence[str]) -> tuple[str, ...]:
 
 def row_ids(values: Sequence[Any]) -> npt.NDArray[np.uint64]:
     """Return the 64-bit ids the draws are keyed by: whole numbers themselves, strings hashed."""
-    if all(isinstance(v, int) for v in values):
-        return np.array([v % 2**64 for v in values], np.uint64)
-    return np.array([xxhash.xxh3_64_intdigest(str(v).encode()) for v in values], np.uint64)
+    return np.array(
+        [
+            int(v) % 2**64
+            if isinstance(v, int | np.integer)
+            else xxhash.xxh3_64_intdigest(str(v).encode())
+            for v in values
+        ],
+        np.uint64,
+    )
 
 
 @lru_cache(maxsize=8)
@@ -75,7 +81,10 @@ def call(transform: Any, data: Any, **options: Any) -> Any:
     if isinstance(data, str):
         return _strings(transform, [data], **options)[0]
     if hasattr(data, "map") and hasattr(data, "column_names"):
-        text = options.pop("text")
+        text = options.pop("text", "text")
+        sharded = getattr(data, "num_shards", 1) > 1 and not hasattr(data, "__len__")
+        if sharded and not options.get("id"):
+            raise CorpusError("a sharded stream needs row ids; pass id=COLUMN")
         step = Batched(transform, names(text), **options)
         columns = data.column_names or data._resolve_features().column_names
         return data.map(step, batched=True, with_indices=True, remove_columns=columns)

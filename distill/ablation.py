@@ -18,7 +18,7 @@ from distill.cells import Cell, Data, Target
 from distill.errors import AblationError
 from distill.pool import train_cells
 from distill.recipe import AblateSettings, StudentSettings
-from distill.runs import Material, prepare
+from distill.runs import Material, file_digest, prepare
 from distill.summary import Choice, Summary, choose, page, summarise
 
 PLAN = "plan.json"
@@ -121,7 +121,7 @@ def _check_splits(transfer_set: TransferSet) -> None:
     if not transfer_set.labelled:
         raise AblationError(
             f"{transfer_set.path}: no teacher's logits; add them with: "
-            f"augment label RECIPE --set {transfer_set.path} --out LABELLED"
+            f"augment label RECIPE --set {transfer_set.path} --teacher TEACHER --out LABELLED"
         )
 
 
@@ -143,9 +143,10 @@ def _plan(
     # How many processes train, and how many seeds, change no finished cell: both may grow.
     free = ("processes", "seeds")
     return {
-        "set": transfer_set.manifest.digest,
+        "set": transfer_set.identity,
         "teacher": teacher.get("fingerprint") or teacher.get("name"),
         "student": asdict(student),
+        "vectors": file_digest(student.vectors),
         "settings": {k: v for k, v in asdict(settings).items() if k not in free},
     }
 

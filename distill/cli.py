@@ -15,16 +15,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 app = typer.Typer(
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,
     add_completion=False,
     help="""Train small students from a transfer set.
 
-A *recipe* is one TOML file: its sections \\[teacher], \\[student], \\[\\[stage]], \\[report] and
-\\[ablate] are read here. The usual way:
+A *recipe* is one TOML file: its sections [teacher], [student], [[stage]], [report] and
+[ablate] are read here. The usual way:
 
+\b
 1. `augment build RECIPE --out sets/x` makes copies of the corpus
 2. `distill teacher RECIPE --set sets/x --out runs/teacher` fine-tunes a teacher on the originals
-3. `augment label RECIPE --set sets/x --out sets/x-labelled` asks it once about every text
+3. `augment label RECIPE --set sets/x --teacher runs/teacher --out sets/x-labelled` asks it once
 4. `distill train RECIPE --set sets/x-labelled --out runs/x` trains the student
 5. `distill report runs/x` compares both
 
@@ -59,7 +60,7 @@ def _told(command: F) -> F:
 def teacher(recipe: RecipeFile, set_: Set, out: Out) -> None:
     r"""Fine-tune a teacher on the set's original rows, never on copies.
 
-    Reads \\[teacher]: `base` names the encoder (a hub name, a folder, or `package:module` for
+    Reads [teacher]: `base` names the encoder (a hub name, a folder, or `package:module` for
     weights inside an installed package). Writes a plain transformers folder.
     """
     from augment.settings import TeacherSettings, read_recipe
@@ -76,7 +77,7 @@ def teacher(recipe: RecipeFile, set_: Set, out: Out) -> None:
 def train(recipe: RecipeFile, set_: Set, out: Out, vectors: Vectors = None) -> None:
     r"""Train a student through the recipe's stages and evaluate it.
 
-    Reads \\[student] and each \\[\\[stage]]. The folder then loads with
+    Reads [student] and each [[stage]]. The folder then loads with
     `AutoModelForSequenceClassification.from_pretrained` after `import distill`.
     """
     from distill.recipe import read
@@ -97,7 +98,7 @@ def report(
     teacher: Annotated[
         Path | None, typer.Option(help="The teacher's folder, to measure its size and speed.")
     ] = None,
-    recipe: Annotated[Path | None, typer.Option(help="A recipe with a \\[report] section.")] = None,
+    recipe: Annotated[Path | None, typer.Option(help="A recipe with a [report] section.")] = None,
     out: Annotated[Path | None, typer.Option(help="Another folder for the report.")] = None,
 ) -> None:
     """Put teacher and students side by side: accuracy with its interval, size, speed."""

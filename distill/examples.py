@@ -108,6 +108,7 @@ def read_examples(
     table = transfer_set.read(split)
     if originals and "copy" in table.column_names:
         table = table.filter(pc.equal(table["copy"], 0))
+    table = _judged(table, split)
     columns = [table[name].to_pylist() for name in transfer_set.text]
     ids, types, starts = _tokens(columns, tokenizer, max_tokens)
     return Examples(
@@ -125,7 +126,7 @@ def read_examples(
 def read_targets(transfer_set: TransferSet, split: str) -> Examples:
     """Read a split's labels and logits without its texts: rows of no tokens."""
     have = set(transfer_set.read(split).column_names) - set(transfer_set.text)
-    table = transfer_set.read(split, columns=sorted(have))
+    table = _judged(transfer_set.read(split, columns=sorted(have)), split)
     return Examples(
         ids=np.empty(0, np.int32),
         starts=np.zeros(table.num_rows + 1, np.int64),
@@ -135,6 +136,14 @@ def read_targets(transfer_set: TransferSet, split: str) -> Examples:
         copies=_numbers(table, "copy"),
         sources=_numbers(table, "source"),
     )
+
+
+def _judged(table: pa.Table, split: str) -> pa.Table:
+    """Leave out held-out rows without a label where others have one: they judge nobody."""
+    if split == "train" or "label" not in table.column_names:
+        return table
+    known = table["label"].is_valid()
+    return table.filter(known) if pc.any(known).as_py() else table
 
 
 def _tokens(

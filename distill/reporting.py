@@ -100,6 +100,12 @@ def report(
 def _same_set(runs: Sequence[Run]) -> TransferSet:
     digests = {run.record["set"]["digest"] for run in runs}
     tests = [TransferSet.open(run.record["set"]["path"]) for run in runs]
+    for run, found in zip(runs, tests, strict=True):
+        if found.identity != run.record["set"]["digest"]:
+            raise RunError(
+                f"{run.path}: the set at {found.path} is no longer the one it was trained on; "
+                "train again: distill train RECIPE --set SET --out RUN"
+            )
     if len(digests) > 1 and len({_held_out(found) for found in tests}) > 1:
         names = ", ".join(str(run.path) for run in runs)
         raise RunError(
@@ -111,8 +117,14 @@ def _same_set(runs: Sequence[Run]) -> TransferSet:
     return found
 
 
-def _held_out(transfer_set: TransferSet) -> tuple[tuple[str, int], ...]:
-    return tuple((s, transfer_set.rows(s)) for s in transfer_set.splits if s != "train")
+def _held_out(transfer_set: TransferSet) -> str:
+    """Return the held-out texts as one string: sets to compare may differ in all but these."""
+    splits = {
+        split: transfer_set.read(split, transfer_set.text).to_pydict()
+        for split in transfer_set.splits
+        if split != "train"
+    }
+    return json.dumps(splits)
 
 
 def _teacher(

@@ -4,6 +4,7 @@ A run is a plain transformers folder (weights, config, tokenizer) and ``run.json
 written last: a folder without it is unfinished.
 """
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow.compute as pc
 import torch
 
 from augment.settings import write_atomic
@@ -80,9 +82,10 @@ class Material:
 
 
 def prepare(transfer_set: TransferSet, student: StudentSettings) -> Material:
-    """Learn the vocabulary, look vectors up and tokenise every split."""
+    """Learn the vocabulary of the originals, look vectors up and tokenise every split."""
     pair = len(transfer_set.text) == 2
-    table = transfer_set.read("train", columns=list(transfer_set.text))
+    table = transfer_set.read("train", columns=[*transfer_set.text, "copy"])
+    table = table.filter(pc.equal(table["copy"], 0))  # copies would count every word many times
     texts = [text for name in transfer_set.text for text in table[name].to_pylist()]
     words = vocabulary(
         texts,
@@ -151,9 +154,9 @@ def train(
         return done
     _refuse_early(opened, stages)
     material = prepare(opened, student)
-    for number, stage in enumerate(stages, start=1):
+    for stage in stages:
         objective = stage.loss(regression=opened.task.kind == "regression")
-        check(objective, material.splits["train"], f"{opened.path}, [[stage]] {number}")
+        check(objective, material.splits["train"], str(opened.path))
     model = new_student(material, student, seed=stages[0].seed)
     results = [
         run_stage(
@@ -193,7 +196,8 @@ def _refuse_early(transfer_set: TransferSet, stages: Sequence[StageSettings]) ->
     if transfer_set.task.outputs == 0:
         raise StageError(
             f"{transfer_set.path}: neither labels nor a teacher's logits, so nothing to learn; "
-            f"add logits with: augment label RECIPE --set {transfer_set.path} --out LABELLED"
+            f"add logits with: augment label RECIPE --set {transfer_set.path} "
+            "--teacher TEACHER --out LABELLED"
         )
 
 
@@ -205,7 +209,7 @@ def _plan(
         "format": FORMAT,
         "set": {
             "path": str(transfer_set.path.resolve()),
-            "digest": transfer_set.manifest.digest,
+            "digest": transfer_set.identity,
             "text": list(transfer_set.text),
             "task": {
                 "kind": transfer_set.task.kind,
@@ -214,8 +218,17 @@ def _plan(
         },
         "teacher": json.loads(json.dumps(teacher)),
         "student": asdict(student),
+        "vectors": file_digest(student.vectors),
         "stages": [asdict(stage) for stage in stages],
     }
+
+
+def file_digest(path: str | None) -> str | None:
+    """Return a digest of a file's bytes: vectors made anew under an old name are other vectors."""
+    if path is None or not Path(path).is_file():
+        return path
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _claim(folder: Path, plan: dict[str, Any]) -> Run | None:

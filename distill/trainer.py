@@ -77,7 +77,7 @@ def check(objective: Objective, examples: Examples, where: str) -> None:
     if objective.needs_logits and examples.logits is None:
         raise StageError(
             f"{where}: the objective matches a teacher, but these rows have no logits; "
-            f"add them with: augment label RECIPE --set {where} --out LABELLED, "
+            f"add them with: augment label RECIPE --set {where} --teacher TEACHER --out LABELLED, "
             'or train on labels with objective = "hard-cross-entropy"'
         )
     if objective.needs_labels and examples.labels is None:

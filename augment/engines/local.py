@@ -17,7 +17,7 @@ from augment.errors import TransfersetError
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-_ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_NUM_THREADS")
+_ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _LOCK = threading.Lock()
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from augment import use
 from augment.batch import I64, TokenBatch
 from augment.draws import Draws, Place
+from augment.errors import SettingsError
 
 
 class Transform:
@@ -47,11 +48,11 @@ class Transform:
         """The spaCy pipeline whose tags the transform reads, if any.
 
         Raises:
-            ValueError: two transforms of one chain name different pipelines.
+            SettingsError: two transforms of one chain name different pipelines.
         """
         names = {t.tagger for t in self.leaves() if "tags" in t.needs and hasattr(t, "tagger")}
         if len(names) > 1:
-            raise ValueError(f"one chain reads one tagger, got {', '.join(sorted(names))}")
+            raise SettingsError(f"one chain reads one tagger, got {', '.join(sorted(names))}")
         return names.pop() if names else None
 
     def __rshift__(self, other: Transform) -> Chain:

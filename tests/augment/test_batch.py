@@ -83,7 +83,6 @@ def test_take_repeats_reorders_and_renumbers_rows() -> None:
     assert taken.rows.tolist() == [3, 1, 1, 2]
     assert taken.copies.tolist() == [0, 1, 2, 0]
     assert taken.lengths.tolist() == [3, 2, 2, 0]
-    assert taken.row_of_token.tolist() == [0, 0, 0, 1, 1, 2, 2]
 
 
 def test_taking_nothing_gives_an_empty_batch() -> None:
@@ -119,7 +118,8 @@ def test_untouched_characters_survive_an_edit(texts: list[str], seed: int) -> No
         for t in range(int(batch.offsets[row]), int(batch.offsets[row + 1])):
             pieces += ["\ue000new\ue000" if t in edited else words[t], spaces[t]]
         assert text == "".join(pieces)
-    assert np.flatnonzero(done.edits).tolist() == sorted(set(batch.row_of_token[at].tolist()))
+    rows = np.repeat(np.arange(len(batch)), batch.lengths)
+    assert np.flatnonzero(done.edits).tolist() == sorted(set(rows[at].tolist()))
 
 
 def test_spans_number_the_members_of_runs() -> None:

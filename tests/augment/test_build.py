@@ -1,6 +1,7 @@
 """Building: the counts add up, the guard guards, and however it is run the bytes are the same."""
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -456,3 +457,39 @@ def test_verify_names_what_is_wrong(build: Builder) -> None:
     assert f"data/{other.name}: missing" in problems
     assert "train-99999.parquet: not in the manifest" in problems
     assert "augment build again" in problems
+
+
+def test_a_second_build_in_one_process_reads_the_second_corpus(tmp_path: Path) -> None:
+    for texts in (["one two three", "four five"], ["six seven eight", "nine ten"]):
+        made = A.build(texts, A.Mask(0.5), copies=1, out=tmp_path / "set")
+        originals = [r["text"] for r in rows(made) if r["copy"] == 0]
+        assert originals == texts
+        shutil.rmtree(tmp_path / "set")
+
+
+def test_shards_an_interrupted_build_left_whole_are_not_made_again(build: Builder) -> None:
+    made = build(shard_rows=40)
+    shards = sorted((made.path / "data").glob("train-*.parquet"))
+    assert len(shards) > 2
+    plan = made.manifest.recipe["plan"]
+    (made.path / "plan.json").write_text(json.dumps(plan))
+    (made.path / "manifest.json").unlink()
+    shards[1].unlink()
+    before = {p.name: p.stat().st_mtime_ns for p in shards if p.exists()}
+    again = build(shard_rows=40)
+    after = {p.name: p.stat().st_mtime_ns for p in shards}
+    assert {name: after[name] for name in before} == before
+    assert again.manifest.digest == made.manifest.digest
+
+
+def test_a_text_column_may_not_have_a_name_the_set_keeps_for_itself(tmp_path: Path) -> None:
+    rows_ = [{"source": "a", "target": "b"}]
+    with pytest.raises(SettingsError, match="keeps the name 'source' for itself"):
+        A.build(rows_, A.Mask(0.1), text=["source", "target"], out=tmp_path / "set")
+
+
+def test_a_split_that_would_be_left_out_is_refused(tmp_path: Path) -> None:
+    data = datasets.Dataset.from_list(REVIEWS)
+    source = datasets.DatasetDict(train=data, validation_matched=data)
+    with pytest.raises(SettingsError, match="validation_matched would be left out"):
+        A.build(source, A.Mask(0.1), label="label", out=tmp_path / "set")

@@ -552,3 +552,20 @@ def test_memory_is_mapped_and_not_held(read: Read) -> None:
     assert pa.total_allocated_bytes() - before < 100_000
     address = corpus.train["text"].chunk(0).buffers()[2]
     assert not address.is_mutable
+
+
+def test_one_hidden_label_shifts_no_other(read: Read) -> None:
+    train = [{"text": str(n), "label": n} for n in (1, 2, 3)]
+    held_out = [{"text": "a", "label": 1}, {"text": "b", "label": 3}, {"text": "c", "label": None}]
+    corpus = read(train, validation=held_out)
+    assert corpus.held_out["validation"]["label"].to_pylist() == [0, 2, None]
+
+
+def test_a_column_absent_from_the_first_row_is_not_lost(read: Read) -> None:
+    held_out = [{"text": "a"}, {"text": "b", "label": 1}]
+    corpus = read([{"text": "x", "label": 0}, {"text": "y", "label": 1}], validation=held_out)
+    assert corpus.held_out["validation"]["label"].to_pylist() == [None, 1]
+
+
+def test_a_dict_of_columns_is_a_table(read: Read) -> None:
+    assert read({"text": ["a", "b"]}, CorpusSettings()).train["text"].to_pylist() == ["a", "b"]

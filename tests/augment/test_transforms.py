@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 import augment as A
 from augment.batch import TokenBatch, cut
 from augment.draws import Place
-from augment.errors import NotFittedError
+from augment.errors import NotFittedError, SettingsError
 from augment.transforms import CATALOGUE
 from augment.transforms.replace import WordsByTag
 from tests.augment.corpus_rows import HARD_TEXTS, REVIEWS
@@ -236,7 +236,7 @@ def test_white_space_is_no_word_and_is_never_masked() -> None:
 
 def test_a_chain_reads_one_tagger() -> None:
     chain = A.ReplacePOS(0.1, tagger="x") | A.ReplacePOS(0.1, tagger="y")
-    with pytest.raises(ValueError, match="one chain reads one tagger, got x, y"):
+    with pytest.raises(SettingsError, match="one chain reads one tagger, got x, y"):
         _ = chain.tagger_name
 
 

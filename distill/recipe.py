@@ -146,6 +146,8 @@ class AblateSettings:
         if self.steps is not None and self.epochs is not None:
             raise ValueError("steps and epochs both say how long; keep one")
         _counts(self, "seeds", "batch", "slice_rows", "evaluations", "processes")
+        if self.choose_steps and not self.choose_learning_rate:
+            raise ValueError("choose_steps needs trials; list their rates in choose_learning_rate")
         if any(not rate > 0 for rate in self.choose_learning_rate):
             raise ValueError("choose_learning_rate lists numbers above 0")
 

@@ -108,7 +108,7 @@ def _feed(
                 return
             done(cell)
     except queue.Empty:
-        pass
+        return  # every cell has its trainer
     except OSError as error:
         failures.append(str(error))
     finally:

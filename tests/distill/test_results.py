@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
@@ -39,6 +40,7 @@ def encoder(tmp_path: Path) -> Path:
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]"
     )
+    torch.manual_seed(0)  # the weights are drawn; without a seed a run may draw unlucky ones
     config = BertConfig(
         vocab_size=len(names),
         hidden_size=16,

@@ -15,10 +15,11 @@ from augment.annotate.columns import Annotator
 from augment.arrow import whole
 from augment.batch import TokenBatch
 from augment.corpus import ROWS, Corpus, sources_of, spool
+from augment.dedupe import Dedupe
 from augment.digest import content_digest
 from augment.engines.local import Local, Run
 from augment.errors import SetError, SettingsError
-from augment.files import PLAN, begin, compare
+from augment.files import PLAN, begin, claimed, compare
 from augment.keys import content_keys, order
 from augment.progress import progress
 from augment.recipe import fingerprint_of, from_steps, to_steps
@@ -36,7 +37,7 @@ from augment.transferset import (
     write_shard,
 )
 from augment.transforms.protocol import Transform, as_chain
-from augment.unit import Job, Unit, fold, keep_first, keys_of, narrow, units, write_unit
+from augment.unit import Job, Unit, fold, keys_of, narrow, units, write_unit
 
 _CHUNK = 50_000
 
@@ -152,10 +153,12 @@ class Build:
 
     def run(self, sources: Mapping[str, Any]) -> TransferSet:
         """Read, annotate, find duplicates, write; skip what is there already."""
-        _refuse_foreign(self.out)
         blank(self.corpus.language)  # a wrong language or tagger shows before anything is written
         self._annotator()
-        self.out.mkdir(parents=True, exist_ok=True)
+        with claimed(self.out, "a transfer set", MANIFEST):
+            return self._run(sources)
+
+    def _run(self, sources: Mapping[str, Any]) -> TransferSet:
         work = self.out / ".work"
         work.mkdir(exist_ok=True)
         try:
@@ -251,19 +254,17 @@ class Build:
         )
 
     def _write(self, job: Job, corpus: Corpus, plan: dict[str, Any]) -> None:
-        rows = corpus.train.num_rows
+        rows, each = corpus.train.num_rows, job.copies + 1
         parts = units(rows, job.copies, self.options.shard_rows)
         with self.engine.running(job) as run:
             keep, guarded = self._keep(job, parts, run)
-            tasks = [
-                replace(u, keep=keep[u.first * (job.copies + 1) : u.last * (job.copies + 1)])
-                for u in parts
-            ]
+            tasks = (replace(u, keep=np.array(keep[u.first * each : u.last * each])) for u in parts)
             shards: list[Shard] = []
             with progress("writing", len(keep), self.show) as advance:
-                for task, shard in zip(tasks, run(write_unit, tasks), strict=True):
+                for part, shard in zip(parts, run(write_unit, tasks), strict=True):
                     shards += [shard] if shard else []
-                    advance((task.last - task.first) * (job.copies + 1), "")
+                    advance((part.last - part.first) * each, "")
+        kept = sum(shard.rows for shard in shards)
         if not shards:
             raise SetError(f"{self.out}: no row is left, all of them equal held-out rows")
         splits: dict[str, tuple[Shard, ...]] = {"train": tuple(shards)}
@@ -282,9 +283,9 @@ class Build:
             counts={
                 "source_rows": rows,
                 "copies_per_row": job.copies,
-                "duplicates": int(len(keep) - guarded - keep.sum()),
+                "duplicates": len(keep) - guarded - kept,
                 "guarded": guarded,
-                "rows": int(keep.sum()),
+                "rows": kept,
             },
             recipe={"chain": repr(self.chain), "steps": to_steps(self.chain), "plan": plan},
             versions=versions(),
@@ -294,28 +295,16 @@ class Build:
 
     def _keep(self, job: Job, parts: Sequence[Unit], run: Run) -> tuple[npt.NDArray[Any], int]:
         """Return which rows of the whole set stay, and how many the guard took."""
-        total = parts[-1].last * (job.copies + 1)
-        keys, held = np.empty((total, 2), np.uint64), np.zeros(total, bool)
-        at = 0
-        with progress("finding duplicates", total, self.show) as advance:
-            for k, h in run(keys_of, parts):
-                keys[at : at + len(k)], held[at : at + len(k)] = k, h
-                at += len(k)
-                advance(len(k), "")
-        original = np.arange(total) % (job.copies + 1) == 0
-        return keep_first(keys, original, ~held), int(held.sum())
-
-
-def _refuse_foreign(out: Path) -> None:
-    """Refuse a folder that holds something else, before anything is written into it."""
-    if not out.exists():
-        return
-    if not out.is_dir():
-        raise SetError(f"{out}: is a file; choose a folder")
-    ours = {PLAN, MANIFEST, ".work"}
-    names = {p.name for p in out.iterdir()}
-    if names and not names & ours:
-        raise SetError(f"{out}: not empty and not a transfer set; choose another folder")
+        each = job.copies + 1
+        total = parts[-1].last * each
+        dedupe = Dedupe(job.source.parent / "keys", total)
+        guarded = 0
+        with dedupe.adding() as add, progress("finding duplicates", total, self.show) as advance:
+            for keys, held in run(keys_of, parts):
+                add(keys, np.arange(len(keys)) % each == 0, ~held)
+                guarded += int(held.sum())
+                advance(len(keys), "")
+        return dedupe.keep(), guarded
 
 
 class _Chunks:

@@ -1,7 +1,5 @@
 """``augment``: build, label, look at and check transfer sets. Heavy imports wait for a command."""
 
-import sys
-import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from augment.errors import TransfersetError
+from augment.terminal import run
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -227,17 +225,8 @@ def _store(root: Path | None):  # type: ignore[no-untyped-def]
 
 
 def main() -> None:
-    """Run the command line; documented errors become one sentence and exit code 2."""
-    warnings.showwarning = lambda text, *rest, **more: Console(stderr=True).print(
-        f"warning: {text}", style="yellow", markup=False, highlight=False
-    )
-    try:
-        app()
-    except TransfersetError as error:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(
-            f"error: {error}", style="red", markup=False
-        )
-        sys.exit(2)
+    """Run the command line."""
+    run(app)
 
 
 if __name__ == "__main__":

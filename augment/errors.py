@@ -29,5 +29,9 @@ class TeacherError(TransfersetError):
     """The teacher does not fit the set: class count, class order, missing weights."""
 
 
+class MachineError(TransfersetError):
+    """The machine failed, not the input: a worker died; finished work is kept. Exit code 1."""
+
+
 class NotFittedError(TransfersetError):
     """A transform that learns from the corpus was used before ``fit``."""

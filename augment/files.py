@@ -3,13 +3,14 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from augment.errors import SetError
+from augment.errors import SetError, TransfersetError
 
 PLAN = "plan.json"
+_LOCK = ".lock"
 
 
 @contextmanager
@@ -44,36 +45,87 @@ def fsync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def begin(out: Path, plan: Mapping[str, Any]) -> None:
-    """Claim a folder for a plan, or go on with one begun under the same plan.
+@contextmanager
+def claimed(
+    out: Path, what: str, record: str, error: type[TransfersetError] = SetError
+) -> Iterator[None]:
+    """Hold a folder while working in it: new, empty, or one that was begun here before.
+
+    The lock is the kernel's, so one that a killed process held is free again. A folder that was
+    made here and is still empty on leaving goes.
+
+    Args:
+        out: the folder.
+        what: what it holds once finished, with its article.
+        record: the file that says it is finished, written last.
+        error: raised when the folder is a file, holds something else, or is held by another
+            process.
+    """
+    from filelock import FileLock, Timeout
+
+    if out.exists() and not out.is_dir():
+        raise error(f"{out}: is a file; choose a folder")
+    names = {path.name for path in out.iterdir()} if out.exists() else set()
+    if names and not names & {_LOCK, PLAN, record}:
+        raise error(f"{out}: not empty and not {what}; choose another folder")
+    fresh = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(out / _LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise error(
+            f"{out}: another process is at work in it; wait for it, or choose another folder"
+        ) from None
+    try:
+        yield
+    finally:
+        (out / _LOCK).unlink(missing_ok=True)
+        lock.release()
+        if fresh:
+            with suppress(OSError):
+                out.rmdir()
+
+
+def begin(out: Path, plan: Mapping[str, Any], error: type[TransfersetError] = SetError) -> None:
+    """Note a claimed folder's plan, or go on under the same plan as noted there before.
 
     Raises:
-        SetError: the folder holds something else, or was begun under other settings.
+        SetError: the folder was begun under other settings (or ``error``).
     """
-    out.mkdir(parents=True, exist_ok=True)
     path = out / PLAN
     if path.exists():
-        compare(out, json.loads(path.read_text(encoding="utf-8")), plan)
+        compare(out, json.loads(path.read_text(encoding="utf-8")), plan, error)
         return
-    if any(not p.name.startswith(".") for p in out.iterdir()):
-        raise SetError(f"{out}: not empty and not a transfer set; choose another folder")
     write_atomic(path, json.dumps(plan, indent=1, ensure_ascii=False).encode())
 
 
-def compare(out: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+def compare(
+    out: Path,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    error: type[TransfersetError] = SetError,
+) -> None:
     """Refuse to go on with a folder that was begun under another plan, naming what changed.
 
     Raises:
-        SetError: something differs.
+        SetError: something differs (or ``error``).
     """
-    new = json.loads(json.dumps(new))
-    changed = [key for key in new if old.get(key) != new[key]]
-    if changed:
-        what = "; ".join(f"{k} was {_short(old.get(k))}, is {_short(new[k])}" for k in changed)
-        raise SetError(
-            f"{out}: begun with other settings ({what}); "
+    if changes := list(_changes(old, json.loads(json.dumps(new)))):
+        raise error(
+            f"{out}: begun with other settings ({'; '.join(changes)}); "
             "choose another folder, or remove this one to start over"
         )
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any], within: str = "") -> Iterator[str]:
+    # A finished folder's record says more than the plan did; a part of the plan says just as much.
+    for key in sorted(new.keys() | old.keys()) if within else new:
+        before, value = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            yield from _changes(before, value, f"{within}{key}.")
+        elif before != value:
+            yield f"{within}{key} was {_short(before)}, is {_short(value)}"
 
 
 def _short(value: Any) -> str:

@@ -16,7 +16,7 @@ from augment.arrow import matrix, whole
 from augment.arrow import rows as lists_of
 from augment.digest import content_digest
 from augment.errors import SetError, SettingsError, TeacherError
-from augment.files import PLAN, begin, compare
+from augment.files import PLAN, begin, claimed, compare
 from augment.keys import Keys, content_keys, first_of_each
 from augment.progress import progress
 from augment.settings import LabelSettings, Recipe, TeacherSettings, parse, read_recipe
@@ -82,7 +82,7 @@ def label(
     """
     how = {"precision": precision, "label_map": label_map, "threads": threads, "window": window}
     parse(LabelSettings, how, "label")
-    opened = source if isinstance(source, TransferSet) else TransferSet.open(source)
+    opened = TransferSet.of(source)
     if opened.labelled:
         raise SetError(f"{opened.path}: labelled already; label the set it was made from")
     out = Path(out)
@@ -111,18 +111,18 @@ def label(
         "teacher": labeller.identity,
         "class order": columns,
     }
-    keys = _distinct(opened)
-    if (out / MANIFEST).exists():
-        done = TransferSet.open(out)
-        compare(out, (done.manifest.teacher or {}).get("plan", {}), plan)
-        return Labelling(done, len(keys), len(keys), 0, _accuracies(done))
-    begin(out, plan)
-    known = int(space.has(keys).sum())
-    asked = _ask(
-        opened, labeller, space, len(keys) - known, known / max(1, len(keys)), window, show
-    )
-    done = _write(opened, space, columns, task, labeller.about | {"plan": plan}, out)
-    (out / PLAN).unlink(missing_ok=True)
+    with claimed(out, "a transfer set", MANIFEST):
+        keys = _distinct(opened)
+        if (out / MANIFEST).exists():
+            done = TransferSet.open(out)
+            compare(out, (done.manifest.teacher or {}).get("plan", {}), plan)
+            return Labelling(done, len(keys), len(keys), 0, _accuracies(done))
+        begin(out, plan)
+        known = int(space.has(keys).sum())
+        hits = known / max(1, len(keys))
+        asked = _ask(opened, labeller, space, len(keys) - known, hits, window, show)
+        done = _write(opened, space, columns, task, labeller.about | {"plan": plan}, out)
+        (out / PLAN).unlink(missing_ok=True)
     return Labelling(done, len(keys), known, asked, _accuracies(done))
 
 
@@ -143,7 +143,7 @@ def label_recipe(
     recipe = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
     who = recipe.section(TeacherSettings, "teacher")
     how = recipe.section(LabelSettings, "label")
-    name = teacher or (who.model and _place(recipe, who.model))
+    name = teacher or (who.model and recipe.model(who.model))
     if name is None:
         raise SettingsError(
             f"{recipe.path}, [teacher]: names no model; pass --teacher FOLDER "
@@ -161,12 +161,6 @@ def label_recipe(
         store=store,
         show=show,
     )
-
-
-def _place(recipe: Recipe, name: str) -> str:
-    """Return a folder named in a recipe as a path; folders start at the recipe's own."""
-    folder = recipe.resolve(name)
-    return str(folder) if folder.is_dir() else name
 
 
 def _fit(teacher: Labeller, task: Task, label_map: str) -> tuple[list[int], Task]:

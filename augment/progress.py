@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def quiet_loading() -> Iterator[None]:
-    """Keep transformers' own bars off while a model loads; logs stay clean."""
+def quiet() -> Iterator[None]:
+    """Keep transformers' own bars off while a model loads or is saved; logs stay clean."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()

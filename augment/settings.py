@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from augment.errors import ResourceError, SettingsError
-from augment.files import write_atomic as write_atomic
 
 T = TypeVar("T")
 
@@ -134,6 +133,11 @@ class Recipe:
     def resolve(self, value: str) -> Path:
         """Return a file named in the recipe; relative names start at the recipe's folder."""
         return (self.path.parent / value).resolve()
+
+    def model(self, name: str) -> str:
+        """Return a model folder named in the recipe as a path, any other model name as it is."""
+        folder = self.resolve(name)
+        return str(folder) if folder.is_dir() else name
 
 
 def _positive(record: object, *names: str) -> None:

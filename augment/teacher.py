@@ -16,7 +16,8 @@ import numpy.typing as npt
 import xxhash
 
 from augment.errors import ResourceError, TeacherError
-from augment.progress import quiet_loading
+from augment.machine import resolve
+from augment.progress import quiet
 from augment.settings import PLACEHOLDER, model_folder
 from augment.store import identity
 
@@ -53,24 +54,6 @@ def rows_per_batch(tokens: int) -> int:
     while rows > 4 and rows * tokens > 2048:
         rows //= 2
     return rows
-
-
-def has_bf16() -> bool:
-    """Return whether this machine multiplies bfloat16 matrices natively."""
-    import torch
-
-    if torch.cuda.is_available():
-        return bool(torch.cuda.is_bf16_supported())
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()) and bool(
-        torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    )
-
-
-def resolve_precision(wanted: str) -> str:
-    """Return "fp32" or "bf16": ``auto`` is bf16 where the hardware has it."""
-    if wanted == "auto":
-        return "bf16" if has_bf16() else "fp32"
-    return wanted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +95,7 @@ class Teacher:
 
         folder = model_folder(name)
         try:
-            with quiet_loading():
+            with quiet():
                 tokenizer = AutoTokenizer.from_pretrained(folder)
                 model, info = AutoModelForSequenceClassification.from_pretrained(
                     folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True
@@ -136,7 +119,7 @@ class Teacher:
         classes = () if regression else tuple(config.id2label[i] for i in range(config.num_labels))
         limits = (getattr(config, "max_position_embeddings", None), tokenizer.model_max_length)
         max_tokens = min(max_tokens, *(limit for limit in limits if limit))
-        precision = resolve_precision(precision)
+        precision = resolve(precision)
         fingerprint = identity(
             what="logits",
             weights=_weights(model),

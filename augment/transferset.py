@@ -126,6 +126,11 @@ class TransferSet:
             raise SetError(f"{path / MANIFEST}: not a manifest: {error}") from error
         return cls(path, manifest)
 
+    @classmethod
+    def of(cls, source: "TransferSet | str | Path") -> "TransferSet":
+        """Return a set that is open already, or open its folder; raises as :meth:`open` does."""
+        return source if isinstance(source, cls) else cls.open(Path(str(source)))
+
     @property
     def task(self) -> Task:
         """What the label means."""

@@ -98,12 +98,17 @@ def fold(column: pa.Array) -> pa.Array:
 
 
 def keys_of(job: Job, unit: Unit) -> tuple[Keys, npt.NDArray[np.bool_]]:
-    """Return the content key of every row of the unit, and which rows are held-out text."""
+    """Return the content key of every row of the unit, and which rows the guard takes.
+
+    A row whose text is held out goes; when it is an original, its copies go with it.
+    """
     _, made = _make(job, unit)
     keys = content_keys(made.text)
     if not len(job.guarded):
         return keys, np.zeros(len(keys), bool)
-    return keys, find(content_keys([fold(t) for t in made.text]), job.guarded) >= 0
+    held = find(content_keys([fold(t) for t in made.text]), job.guarded) >= 0
+    by_source = held.reshape(-1, job.copies + 1)
+    return keys, (by_source | by_source[:, :1]).ravel()
 
 
 def write_unit(job: Job, unit: Unit) -> Shard | None:
@@ -133,27 +138,6 @@ def narrow(table: pa.Table) -> pa.Table:
         for f in table.schema
     ]
     return table.cast(pa.schema(kinds))
-
-
-def keep_first(keys: Keys, original: npt.NDArray[np.bool_], alive: npt.NDArray[np.bool_]) -> Any:
-    """Return which rows stay: all originals, and of equal copies the first that equals none.
-
-    Args:
-        keys: content keys in set order, (M, 2).
-        original: whether a row is an original, (M,).
-        alive: False for rows that are dropped already, (M,).
-    """
-    index = np.flatnonzero(alive)
-    if not len(index):
-        return alive.copy()
-    order = index[np.lexsort((index, keys[index, 1], keys[index, 0]))]
-    first = np.ones(len(order), bool)
-    first[1:] = (keys[order][1:] != keys[order][:-1]).any(axis=1)
-    has_original = np.maximum.reduceat(original[order].astype(np.uint8), np.flatnonzero(first))
-    group = np.cumsum(first) - 1
-    keep = np.zeros(len(keys), bool)
-    keep[order] = original[order] | (first & (has_original[group] == 0))
-    return keep
 
 
 def units(rows: int, copies: int, shard_rows: int) -> Sequence[Unit]:

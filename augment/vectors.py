@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from augment.annotate.columns import Annotator
 from augment.errors import ResourceError, SettingsError
 from augment.files import replacing
-from augment.progress import progress, quiet_loading
+from augment.progress import progress, quiet
 from augment.settings import PLACEHOLDER, model_folder
 from augment.store import Store
 from augment.transferset import TransferSet
@@ -80,7 +80,7 @@ def _states(words: Sequence[str], encoder: str, show: bool) -> npt.NDArray[np.fl
 
     folder = model_folder(encoder)
     try:
-        with quiet_loading():
+        with quiet():
             tokenizer = AutoTokenizer.from_pretrained(folder)
             model = AutoModel.from_pretrained(folder, use_safetensors=True, dtype=torch.float32)
     except (OSError, ValueError) as error:
@@ -128,7 +128,7 @@ def make(
     show: bool = True,
 ) -> Path:
     """Draw vectors for the vocabulary of a set's originals and save them; see the module."""
-    opened = source if isinstance(source, TransferSet) else TransferSet.open(source)
+    opened = TransferSet.of(source)
     chosen = Store() if store is None else Store(Path(store))
     words = vocabulary(opened, language=language, min_count=min_count, store=chosen)
     return save(words, encode(words, encoder, dims=dims, show=show), out)

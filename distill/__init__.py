@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from distill.registration import register
 
 if TYPE_CHECKING:
+    from augment.settings import TeacherSettings as Teacher
     from distill.ablation import ablate as ablate
     from distill.evaluation import evaluate as evaluate
     from distill.examples import Examples as Examples
     from distill.objectives import Objective as Objective
     from distill.recipe import AblateSettings as Ablation
+    from distill.recipe import ReportSettings as Report
     from distill.recipe import StageSettings as Stage
     from distill.recipe import StudentSettings as BiLSTM
     from distill.reporting import report as report
@@ -27,8 +29,10 @@ _HOMES = {
     "BiLSTM": ("distill.recipe", "StudentSettings"),
     "Examples": ("distill.examples", "Examples"),
     "Objective": ("distill.objectives", "Objective"),
+    "Report": ("distill.recipe", "ReportSettings"),
     "Run": ("distill.runs", "Run"),
     "Stage": ("distill.recipe", "StageSettings"),
+    "Teacher": ("augment.settings", "TeacherSettings"),
     "ablate": ("distill.ablation", "ablate"),
     "evaluate": ("distill.evaluation", "evaluate"),
     "fine_tune": ("distill.teacher", "fine_tune"),
@@ -41,8 +45,10 @@ __all__ = [
     "BiLSTM",
     "Examples",
     "Objective",
+    "Report",
     "Run",
     "Stage",
+    "Teacher",
     "ablate",
     "evaluate",
     "fine_tune",

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from augment.settings import write_atomic
+from augment.files import begin, claimed, write_atomic
 from augment.transferset import TransferSet
 from distill.cells import Cell, Data, Target
 from distill.errors import AblationError
@@ -21,7 +21,7 @@ from distill.recipe import AblateSettings, StudentSettings
 from distill.runs import Material, file_digest, prepare
 from distill.summary import Choice, Summary, choose, page, summarise
 
-PLAN = "plan.json"
+SUMMARY = "ablate.json"
 FIVE: tuple[tuple[Target, Data], ...] = (
     ("hard", "originals"),
     ("hard", "copies"),
@@ -63,13 +63,23 @@ def ablate(
         AblationError: the set lacks logits, labels, copies or validation rows; or ``out`` holds
             an ablation of something else.
     """
-    opened = (
-        transfer_set if isinstance(transfer_set, TransferSet) else TransferSet.open(transfer_set)
-    )
+    opened = TransferSet.of(transfer_set)
     student, settings = student or StudentSettings(), settings or AblateSettings()
     _check_splits(opened)
     folder = Path(out)
-    _claim(folder, _plan(opened, student, settings))
+    with claimed(folder, "an ablation", SUMMARY, AblationError):
+        begin(folder, _plan(opened, student, settings), AblationError)
+        (folder / "cells").mkdir(exist_ok=True)
+        return _ablate(opened, folder, student, settings, say)
+
+
+def _ablate(
+    opened: TransferSet,
+    folder: Path,
+    student: StudentSettings,
+    settings: AblateSettings,
+    say: Callable[[str], None],
+) -> Ablation:
     material = prepare(opened, student)
     _check_rows(material)
     trained = 0
@@ -108,7 +118,7 @@ def ablate(
     records = finish(cells, rate, settings)
     summary = summarise(records, choice, opened.task)
     text = json.dumps(asdict(summary) | {"cells": records}, indent=1) + "\n"
-    write_atomic(folder / "ablate.json", text.encode())
+    write_atomic(folder / SUMMARY, text.encode())
     write_atomic(folder / "ablate.md", page(summary).encode())
     return Ablation(folder, summary, trained)
 
@@ -149,30 +159,3 @@ def _plan(
         "vectors": file_digest(student.vectors),
         "settings": {k: v for k, v in asdict(settings).items() if k not in free},
     }
-
-
-def _claim(folder: Path, plan: dict[str, Any]) -> None:
-    plan = json.loads(json.dumps(plan))  # as it reads back: tuples become lists
-    path = folder / PLAN
-    if path.is_file():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        if different := _differences(before, plan):
-            raise AblationError(
-                f"{folder}: holds an ablation with another {'; another '.join(different)}. "
-                "Choose another --out, or delete it"
-            )
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise AblationError(f"{folder}: holds something else; choose a new folder for --out")
-    (folder / "cells").mkdir(parents=True, exist_ok=True)
-    write_atomic(path, (json.dumps(plan, indent=1) + "\n").encode())
-
-
-def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    found = []
-    for key in sorted(before.keys() | now.keys()):
-        old, new = before.get(key), now.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
-            found += [f"{key}.{name}" for name in _differences(old, new)]
-        elif old != new:
-            found.append(f"{key} ({old!r} then, {new!r} now)")
-    return found

@@ -26,6 +26,13 @@ class AdaDelta(Optimizer):
     ) -> None:
         super().__init__(params, {"lr": lr, "rho": rho, "eps": eps})
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up a saved state; torch casts all of it to the parameters' type, counts too."""
+        super().load_state_dict(state_dict)
+        for state in self.state.values():
+            if "seen" in state:
+                state["seen"] = state["seen"].to(torch.int64)
+
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update every parameter that has a gradient."""

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from augment.settings import write_atomic
+from augment.files import write_atomic
 from augment.transferset import TransferSet
 from distill.evaluation import evaluate, headline
 from distill.examples import Examples

@@ -1,21 +1,18 @@
 """The command ``distill``: train, judge and compare students of a transfer set."""
 
 import sys
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from augment.errors import TransfersetError
-
-F = TypeVar("F", bound=Callable[..., Any])
+from augment.terminal import run as run_app
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
+    pretty_exceptions_enable=False,
     add_completion=False,
     help="""Train small students from a transfer set.
 
@@ -41,31 +38,20 @@ Vectors = Annotated[
 Out = Annotated[Path, typer.Option("--out", help="Folder to write; new, or this very run's.")]
 
 
-def _told(command: F) -> F:
-    """Print a documented error as a message, not as a traceback, and exit with 2."""
-
-    @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except TransfersetError as error:
-            Console(stderr=True).print(f"[red]error:[/red] {_plain(str(error))}", soft_wrap=True)
-            raise typer.Exit(2) from None
-
-    return run  # type: ignore[return-value]
-
-
 @app.command()
-@_told
 def teacher(recipe: RecipeFile, set_: Set, out: Out) -> None:
     r"""Fine-tune a teacher on the set's original rows, never on copies.
 
     Reads [teacher]: `base` names the encoder (a hub name, a folder, or `package:module` for
     weights inside an installed package). Writes a plain transformers folder.
     """
+    from dataclasses import replace
+
     from augment.settings import TeacherSettings, read_recipe
 
-    settings = read_recipe(recipe).section(TeacherSettings, "teacher")
+    read = read_recipe(recipe)
+    settings = read.section(TeacherSettings, "teacher")
+    settings = replace(settings, base=read.model(settings.base))
     from distill.teacher import fine_tune
 
     taught = fine_tune(set_, settings, out=out)
@@ -73,7 +59,6 @@ def teacher(recipe: RecipeFile, set_: Set, out: Out) -> None:
 
 
 @app.command()
-@_told
 def train(recipe: RecipeFile, set_: Set, out: Out, vectors: Vectors = None) -> None:
     r"""Train a student through the recipe's stages and evaluate it.
 
@@ -90,7 +75,6 @@ def train(recipe: RecipeFile, set_: Set, out: Out, vectors: Vectors = None) -> N
 
 
 @app.command()
-@_told
 def report(
     runs: Annotated[
         list[Path], typer.Argument(help="Finished runs; the report goes to the first.")
@@ -113,7 +97,6 @@ def report(
 
 
 @app.command()
-@_told
 def ablate(
     recipe: RecipeFile,
     set_: Set,
@@ -194,7 +177,7 @@ def _plain(text: str) -> str:
 
 def main() -> None:
     """Run the command line."""
-    app()
+    run_app(app)
 
 
 if __name__ == "__main__":

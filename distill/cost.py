@@ -16,9 +16,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from augment.progress import quiet
 from augment.transferset import TransferSet
 from distill.examples import Examples, read_examples
-from distill.trainer import quiet
 
 BATCH = 128
 

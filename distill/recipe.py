@@ -89,6 +89,8 @@ class StageSettings:
             raise ValueError(f"alpha is a weight in [0, 1], got {self.alpha}")
         if self.evaluations < 0:
             raise ValueError(f"evaluations is a count of at least 0, got {self.evaluations}")
+        if self.select == "validation" and not self.evaluations:
+            raise ValueError('evaluations = 0 leaves nothing to select; write select = "last"')
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed is a whole number in [0, 2**32), got {self.seed}")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from augment.errors import SetError
-from augment.settings import write_atomic
+from augment.files import write_atomic
 from augment.transferset import Task, TransferSet
 from distill.cost import Cost, measure
 from distill.errors import RunError
@@ -99,7 +99,7 @@ def report(
 
 def _same_set(runs: Sequence[Run]) -> TransferSet:
     digests = {run.record["set"]["digest"] for run in runs}
-    tests = [TransferSet.open(run.record["set"]["path"]) for run in runs]
+    tests = [TransferSet.open(run.record["trained_on"]) for run in runs]
     for run, found in zip(runs, tests, strict=True):
         if found.identity != run.record["set"]["digest"]:
             raise RunError(

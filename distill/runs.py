@@ -15,19 +15,20 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 import torch
 
-from augment.settings import write_atomic
+from augment.files import PLAN, begin, claimed, compare, write_atomic
+from augment.progress import quiet
 from augment.transferset import TransferSet
 from distill.errors import RunError, StageError
 from distill.evaluation import evaluate
 from distill.examples import Examples, read_examples
 from distill.recipe import DEFAULT_STAGES, StageSettings, StudentSettings
+from distill.resume import STATE, read
 from distill.students.bilstm import BiLSTMForSequenceClassification
 from distill.students.build import Vocabulary, bilstm, vocabulary
-from distill.trainer import StageResult, check, quiet, run_stage
+from distill.trainer import StageResult, check, run_stage
 
 FORMAT = 1
 RUN = "run.json"
-STARTED = "started.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,8 @@ def train(
 ) -> Run:
     """Train a student on a transfer set, evaluate it on the held-out splits, write the run.
 
-    A finished run in ``out`` with the same settings and the same set is returned as it is.
+    A finished run in ``out`` with the same settings and the same set is returned as it is; a
+    killed one goes on from its last checkpoint.
 
     Args:
         transfer_set: a finished set, or its folder.
@@ -146,29 +148,53 @@ def train(
         RunError: ``out`` holds something else.
         StudentError: the word vectors cannot be read.
     """
-    opened = _opened(transfer_set)
+    opened = TransferSet.of(transfer_set)
     student = student or StudentSettings()
     plan = _plan(opened, student, stages)
     folder = Path(out)
-    if (done := _claim(folder, plan)) is not None:
-        return done
-    _refuse_early(opened, stages)
+    with claimed(folder, "a run", RUN, RunError):
+        if (folder / RUN).exists():
+            done = Run.open(folder)
+            compare(folder, done.record, plan, RunError)
+            return done
+        _refuse_early(opened, stages)
+        begin(folder, plan, RunError)
+        record = plan | _train(opened, student, stages, folder, show)
+        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+        write_atomic(folder / RUN, text.encode())
+        (folder / STATE).unlink(missing_ok=True)
+        (folder / PLAN).unlink(missing_ok=True)
+    return Run(folder, record)
+
+
+def _train(
+    opened: TransferSet,
+    student: StudentSettings,
+    stages: Sequence[StageSettings],
+    folder: Path,
+    show: bool | None,
+) -> dict[str, Any]:
     material = prepare(opened, student)
     for stage in stages:
         objective = stage.loss(regression=opened.task.kind == "regression")
         check(objective, material.splits["train"], str(opened.path))
     model = new_student(material, student, seed=stages[0].seed)
-    results = [
-        run_stage(
-            model,
-            material.splits["train"],
-            stage,
-            task=opened.task,
-            validation=material.splits.get("validation"),
-            show=show,
+    # A killed run goes on in the stage of its checkpoint; what came before is in the mark.
+    state = folder / STATE
+    results = [StageResult(**done) for done in read(state, tensors=False)[0].get("mark", [])]
+    for stage in stages[len(results) :]:
+        results.append(
+            run_stage(
+                model,
+                material.splits["train"],
+                stage,
+                task=opened.task,
+                validation=material.splits.get("validation"),
+                show=show,
+                checkpoint=state,
+                mark=[asdict(result) for result in results],
+            )
         )
-        for stage in stages
-    ]
     metrics = {
         split: evaluate(model, examples, opened.task)
         for split, examples in material.splits.items()
@@ -177,16 +203,7 @@ def train(
     with quiet():
         model.save_pretrained(folder)
         material.words.tokenizer.save_pretrained(folder)
-    record = plan | _outcome(material, results, metrics)
-    write_atomic(folder / RUN, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
-    (folder / STARTED).unlink(missing_ok=True)
-    return Run(folder, record)
-
-
-def _opened(transfer_set: TransferSet | str | Path) -> TransferSet:
-    if isinstance(transfer_set, TransferSet):
-        return transfer_set
-    return TransferSet.open(transfer_set)
+    return {"trained_on": str(opened.path.resolve())} | _outcome(material, results, metrics)
 
 
 def _refuse_early(transfer_set: TransferSet, stages: Sequence[StageSettings]) -> None:
@@ -208,7 +225,6 @@ def _plan(
     return {
         "format": FORMAT,
         "set": {
-            "path": str(transfer_set.path.resolve()),
             "digest": transfer_set.identity,
             "text": list(transfer_set.text),
             "task": {
@@ -229,38 +245,6 @@ def file_digest(path: str | None) -> str | None:
         return path
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _claim(folder: Path, plan: dict[str, Any]) -> Run | None:
-    """Take the folder for this plan; returns the finished run if it is there already."""
-    if (folder / RUN).is_file():
-        run = Run.open(folder)
-        different = [key for key in plan if _known(run.record, key) != _known(plan, key)]
-        if not different:
-            return run
-        raise RunError(
-            f"{folder}: holds a finished run of another {' and '.join(different)}; "
-            "choose another --out, or delete it"
-        )
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder}: is a file; choose another --out")
-    inside = [path.name for path in folder.iterdir()] if folder.exists() else []
-    if inside and STARTED not in inside:
-        raise RunError(
-            f"{folder}: holds something else ({inside[0]}...) and stays untouched; "
-            "choose a new folder for --out"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(folder / STARTED, (json.dumps(plan, indent=1) + "\n").encode())
-    return None
-
-
-def _known(record: dict[str, Any], key: str) -> Any:
-    # A set may be moved: what it holds identifies it, its path does not.
-    value = record.get(key)
-    if key == "set" and isinstance(value, dict):
-        return {name: part for name, part in value.items() if name != "path"}
-    return value
 
 
 def _outcome(

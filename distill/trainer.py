@@ -6,32 +6,31 @@ alone, each loss term logged by name, and the best state kept in memory.
 """
 
 import copy
+import random
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback, TrainingArguments
-from transformers.utils import logging as transformers_logging
+from transformers import TrainerCallback, TrainingArguments
 
+from augment.machine import resolve
+from augment.progress import quiet
 from augment.transferset import Task
 from distill.adadelta import AdaDelta
-from distill.buckets import Buckets
 from distill.errors import StageError
 from distill.evaluation import evaluate, headline
 from distill.examples import Examples
-from distill.machine import resolve
 from distill.objectives import Objective
-from distill.progress import Progress
 from distill.recipe import StageSettings
+from distill.resume import ResumableTrainer
 
 DWARFED = 100.0
 LOGS = 50
@@ -95,6 +94,8 @@ def run_stage(
     task: Task,
     validation: Examples | None = None,
     show: bool | None = None,
+    checkpoint: Path | None = None,
+    mark: Any = None,
 ) -> StageResult:
     """Train ``model`` in place for one stage.
 
@@ -105,6 +106,8 @@ def run_stage(
         task: what labels and logits mean.
         validation: rows for the checks; without them the last state is kept.
         show: a progress bar; by default on terminals only.
+        checkpoint: a file to keep the state in meanwhile, and to go on from.
+        mark: JSON facts that tell this stage's checkpoint from another's.
 
     Raises:
         StageError: the objective needs labels or logits that the rows lack.
@@ -118,16 +121,16 @@ def run_stage(
         trainer = StageTrainer(
             model, examples, stage, objective, task, validation, steps, scratch,
             show=sys.stderr.isatty() if show is None else show,
+            checkpoint=checkpoint, mark=mark,
         )  # fmt: skip
-        outcome = trainer.train()
+        seconds = trainer.run()
         kept = trainer.restore()
     model.eval()
-    seconds = float(outcome.metrics["train_runtime"])
     history = [entry for entry in trainer.state.log_history if "train_runtime" not in entry]
     return StageResult(steps, len(examples), seconds, kept, history)
 
 
-class StageTrainer(Trainer):  # type: ignore[misc]
+class StageTrainer(ResumableTrainer):
     """The Trainer of one stage; use :func:`run_stage`."""
 
     def __init__(
@@ -142,11 +145,12 @@ class StageTrainer(Trainer):  # type: ignore[misc]
         scratch: str,
         *,
         show: bool,
+        checkpoint: Path | None,
+        mark: Any,
     ) -> None:
         self.stage, self.objective, self.task = stage, objective, task
         self.validation = validation if validation is not None and len(validation) else None
         self.optimizer: Any
-        self.best: tuple[float, int, dict[str, Tensor]] | None = None
         self.sums: dict[str, Tensor] = {}
         self.summed = 0
         self.warned = False
@@ -169,23 +173,18 @@ class StageTrainer(Trainer):  # type: ignore[misc]
             remove_unused_columns=False,
             dataloader_pin_memory=False,
         )
-        super().__init__(model, arguments, train_dataset=examples)
+        super().__init__(
+            model,
+            arguments,
+            examples,
+            checkpoint=checkpoint,
+            mark=mark,
+            title="train" if show else None,
+        )
         # Logits and labels go to the objective, so the model must not count items for a loss.
         self.model_accepts_loss_kwargs = False
-        self.pop_callback(transformers.PrinterCallback)
         if self.validation is not None and stage.evaluations:
             self.add_callback(_Checks(steps, stage.evaluations))
-        if show:
-            self.add_callback(Progress(stage.batch))
-
-    def get_train_dataloader(self) -> DataLoader[Any]:
-        """Return the bucketed batches; the loader starts no worker process."""
-        examples = self.train_dataset
-        assert isinstance(examples, Examples)
-        buckets = Buckets(examples.lengths, self.stage.batch, self.stage.seed)
-        loader = DataLoader(examples, batch_sampler=buckets, collate_fn=same)
-        prepared: DataLoader[Any] = self.accelerator.prepare(loader)
-        return prepared
 
     def create_optimizer(self, model: Any = None) -> Any:
         """Return AdaDelta (sparse where that is faster) or AdamW over the trained parameters."""
@@ -284,28 +283,13 @@ class _Checks(TrainerCallback):  # type: ignore[misc]
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Keep transformers' own progress bars off: saving a small model needs none."""
-    shown = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            transformers_logging.enable_progress_bar()
-
-
-@contextmanager
 def own_randomness() -> Iterator[None]:
     """Seed as the Trainer likes, and give the caller its torch and numpy state back."""
-    state = np.random.get_state()  # noqa: NPY002 - the Trainer seeds the global generator
+    state = np.random.get_state()  # noqa: NPY002 - the Trainer seeds the global generators
+    plain = random.getstate()
     try:
         with torch.random.fork_rng():
             yield
     finally:
         np.random.set_state(state)  # noqa: NPY002
-
-
-def same(batch: Any) -> Any:
-    """Return the batch: ``Examples`` collates while it fetches."""
-    return batch
+        random.setstate(plain)

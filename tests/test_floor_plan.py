@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PLAN: dict[str, list[str]] = {
     "augment": [
         "errors",
-        "arrow files batch digest draws keys store settings progress readers",
+        "arrow files batch digest draws keys dedupe store settings progress machine terminal readers",
         "corpus tokens transferset",
         "annotate variants use transforms.protocol",
         "transforms transforms.mask transforms.ngram transforms.replace",
@@ -26,15 +26,17 @@ PLAN: dict[str, list[str]] = {
     ],
     "distill": [
         "errors",
-        "objectives adadelta buckets machine progress figure summary students registration",
+        "objectives adadelta buckets progress resume figure summary students registration",
         "examples evaluation recipe",
         "trainer teacher runs cost",
         "cells pool ablation reporting",
         "__init__ cli",
     ],
 }
-# What distill may know of augment: the recipe, the set, and the errors both print.
-SHARED = {"augment.errors", "augment.settings", "augment.transferset"}
+# What distill may know of augment: the recipe and the set, and the housekeeping both commands
+# share (errors, whole files and claimed folders, progress, precision, what the terminal is told).
+HOUSEKEEPING = {"augment.errors", "augment.files", "augment.machine", "augment.progress"}
+SHARED = {"augment.settings", "augment.transferset", "augment.terminal"} | HOUSEKEEPING
 FOREIGN = {"augment": set(), "distill": SHARED}
 
 PACKAGES = list(PLAN)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from augment.errors import TransfersetError
+from augment.errors import MachineError, TransfersetError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -21,7 +21,7 @@ _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _LOCK = threading.Lock()
 
 
-class WorkerError(TransfersetError):
+class WorkerError(MachineError):
     """A worker process died or failed; finished work is kept and the run can be resumed."""
 
 

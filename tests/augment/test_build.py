@@ -21,7 +21,7 @@ from augment.settings import AugmentSettings, CorpusSettings
 from augment.store import Store
 from augment.transferset import MANIFEST, TransferSet
 from augment.transforms.protocol import as_chain
-from augment.unit import fold, keep_first, units
+from augment.unit import fold, units
 from augment.verify import verify
 from tests.augment.corpus_rows import QUESTIONS, REVIEWS
 from tests.augment.laws import toml_of
@@ -122,18 +122,6 @@ def test_of_equal_copies_the_first_stays_whichever_shard_it_is_in(build: Builder
     assert copies == [(0, 1)]
 
 
-def test_keep_first_by_hand() -> None:
-    import numpy as np
-
-    keys = np.array([[1, 0], [2, 0], [2, 0], [1, 0], [3, 0], [3, 0], [1, 0], [4, 0]], np.uint64)
-    original = np.array([1, 0, 0, 0, 0, 1, 1, 0], bool)
-    alive = np.array([1, 1, 1, 1, 1, 1, 1, 0], bool)
-    assert keep_first(keys, original, alive).tolist() == [
-        True, True, False, False, False, True, True, False,
-    ]  # fmt: skip
-    assert keep_first(keys, original, np.zeros(8, bool)).sum() == 0
-
-
 def test_held_out_rows_are_dropped_whatever_their_case_and_white_space(build: Builder) -> None:
     planted = [
         {"text": "  not  GOOD at\tall. ", "label": 0},
@@ -148,6 +136,13 @@ def test_held_out_rows_are_dropped_whatever_their_case_and_white_space(build: Bu
     assert len(originals) == 38
     assert made.manifest.counts["guarded"] >= 2
     assert [r["text"] for r in rows(made, "test")] == [p["text"] for p in planted]
+
+
+def test_the_copies_of_a_held_out_original_go_with_it(build: Builder) -> None:
+    source = [{"text": "a good film", "label": 1}, {"text": "a bad film", "label": 0}]
+    made = build(source, A.Mask(0.5), validation=[{"text": "A good film"}], copies=30)
+    assert {r["source"] for r in rows(made)} == {1}
+    assert made.manifest.counts["guarded"] == 31
 
 
 def test_a_copy_that_becomes_a_held_out_row_is_dropped_too(build: Builder) -> None:

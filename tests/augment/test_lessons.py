@@ -98,7 +98,7 @@ SCRIPT = textwrap.dedent("""
 """)
 
 
-def test_lesson_06_a_copied_script_a_renamed_file_and_other_shards_hit_the_cache_fully(
+def test_lesson_06_a_copied_script_a_renamed_file_other_shards_and_workers_hit_the_cache_fully(
     tmp_path: Path, own_store: Path
 ) -> None:
     lines = "\n".join(json.dumps(r, ensure_ascii=False) for r in REVIEWS)
@@ -118,7 +118,12 @@ def test_lesson_06_a_copied_script_a_renamed_file_and_other_shards_hit_the_cache
     assert (done.known, done.asked) == (done.texts, 0)
 
     other = build(
-        tmp_path / "three", tmp_path / "renamed.jsonl", A.Mask(0.2), copies=2, shard_rows=9
+        tmp_path / "three",
+        tmp_path / "renamed.jsonl",
+        A.Mask(0.2),
+        copies=2,
+        shard_rows=9,
+        workers=2,
     )
     asked_again = StubTeacher()
     label(other.path, asked_again, tmp_path / "three-labelled", window=11)

@@ -13,8 +13,9 @@ import pytest
 import augment as A
 from augment.errors import ResourceError
 from augment.labelling import Labelling
+from augment.machine import has_bf16, resolve
 from augment.settings import model_folder
-from augment.teacher import Teacher, has_bf16, resolve_precision, rows_per_batch
+from augment.teacher import Teacher, rows_per_batch
 from tests.augment.corpus_rows import HARD_TEXTS, QUESTIONS, REVIEWS
 from tests.augment.tiny import save_classifier, tokenizer
 
@@ -130,8 +131,8 @@ def test_the_number_of_rows_in_a_batch_follows_from_their_length_alone() -> None
 
 
 def test_precision_is_what_was_asked_or_what_the_hardware_has() -> None:
-    assert resolve_precision("fp32") == "fp32"
-    assert resolve_precision("auto") == ("bf16" if has_bf16() else "fp32")
+    assert resolve("fp32") == "fp32"
+    assert resolve("auto") == ("bf16" if has_bf16() else "fp32")
 
 
 def test_regressors_have_no_classes(tmp_path: Path) -> None:

@@ -73,3 +73,36 @@ def regression_rows() -> pa.Table:
     table = table.set_column(table.column_names.index("label"), "label", scores)
     logits = pa.array([[4.0 * s / 5 + 0.5] for s in scores.to_pylist()], pa.list_(pa.float32(), 1))
     return table.append_column("logits", logits)
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    """Write a tiny BERT with a word-piece vocabulary of the toy texts."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+
+    words = sorted({w for text in rows(2)["text"].to_pylist() for w in text.split()})
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", *words]
+    backend = Tokenizer(models.WordPiece({n: i for i, n in enumerate(names)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]"
+    )
+    torch.manual_seed(1)  # the weights are drawn; without a seed a run may draw unlucky ones
+    config = BertConfig(
+        vocab_size=len(names),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=32,
+    )
+    folder = tmp_path / "encoder"
+    BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
 import distill as D
+from augment.errors import SettingsError
 from augment.settings import TeacherSettings
 from augment.transferset import TransferSet
 from distill.errors import AblationError, RunError
@@ -19,40 +18,6 @@ from distill.recipe import AblateSettings, StudentSettings
 
 Make = Callable[..., TransferSet]
 SMALL = StudentSettings(hidden=8, head=8, dims=16)
-
-
-@pytest.fixture
-def encoder(tmp_path: Path) -> Path:
-    """Write a tiny BERT with a word-piece vocabulary of the toy texts."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    from tests.distill.conftest import rows
-
-    words = sorted({w for text in rows(2)["text"].to_pylist() for w in text.split()})
-    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", *words]
-    backend = Tokenizer(models.WordPiece({n: i for i, n in enumerate(names)}, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]", mask_token="[MASK]"
-    )
-    torch.manual_seed(1)  # the weights are drawn; without a seed a run may draw unlucky ones
-    config = BertConfig(
-        vocab_size=len(names),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=32,
-    )
-    folder = tmp_path / "encoder"
-    BertForSequenceClassification(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def settings_of(encoder: Path) -> TeacherSettings:
@@ -90,7 +55,7 @@ def test_the_same_recipe_on_a_taught_folder_trains_nothing(
     made, settings = make_set(pair=True), settings_of(encoder)
     first = D.fine_tune(made, settings, out=tmp_path / "teacher")
     assert D.fine_tune(made, settings, out=tmp_path / "teacher").record == first.record
-    with pytest.raises(RunError, match="another digest"):
+    with pytest.raises(RunError, match="digest was"):
         D.fine_tune(make_set("b", pair=True, copies=1), settings, out=tmp_path / "teacher")
 
 
@@ -142,7 +107,7 @@ def test_an_ablation_prints_five_lines_and_goes_on_where_it_stopped(
     assert again.trained == 1
     assert again.summary == first.summary
 
-    with pytest.raises(AblationError, match=r"another set .*another settings\.steps \(4 then"):
+    with pytest.raises(AblationError, match=r"set was .*settings\.steps was 4, is "):
         D.ablate(
             make_set("b", copies=2),
             student=SMALL,
@@ -231,10 +196,9 @@ def test_a_recipes_mistake_is_named_with_its_place(
     from distill.cli import app
 
     call = ["train", recipe(tmp_path, text), "--set", str(make_set().path), "--out", "x"]
-    done = CliRunner().invoke(app, call)
-    assert done.exit_code == 2
-    assert message in " ".join(done.output.split())
-    assert "recipe.toml" in done.output
+    with pytest.raises(SettingsError, match="recipe.toml") as found:
+        app(call, standalone_mode=False)
+    assert message in str(found.value)
 
 
 def test_help_teaches_and_loads_nothing_heavy() -> None:

@@ -83,13 +83,15 @@ def test_a_hard_label_run_needs_no_logits(make_set: Make, tmp_path: Path) -> Non
     assert "agreement" not in run.metrics["validation"]
 
 
-def test_logits_without_labels_train(make_set: Make, tmp_path: Path) -> None:
+def test_lesson_10_logits_without_labels_train(make_set: Make, tmp_path: Path) -> None:
     run = D.train(make_set(labels=False), student=SMALL, stages=[stage()], out=tmp_path / "run")
     assert run.metrics["validation"]["agreement"] > 0.5
     assert "accuracy" not in run.metrics["validation"]
 
 
-def test_an_objective_without_its_column_names_the_remedy(make_set: Make, tmp_path: Path) -> None:
+def test_lesson_09_an_objective_without_its_column_names_the_remedy(
+    make_set: Make, tmp_path: Path
+) -> None:
     with pytest.raises(StageError, match="augment label"):
         D.train(make_set(logits=False), student=SMALL, stages=[stage()], out=tmp_path / "a")
     with pytest.raises(StageError, match="argmax"):
@@ -124,7 +126,7 @@ def test_a_finished_run_is_kept_and_another_recipe_refused(make_set: Make, tmp_p
     again = D.train(made, student=SMALL, stages=[stage(steps=3)], out=out)
     assert again.record == json.loads(json.dumps(first.record))
     assert (out / "model.safetensors").stat().st_mtime_ns == before
-    with pytest.raises(RunError, match="another stages"):
+    with pytest.raises(RunError, match="stages was"):
         D.train(made, student=SMALL, stages=[stage(steps=4)], out=out)
 
 

@@ -118,14 +118,23 @@ def show(
 
 
 @app.command()
-def verify(set: Annotated[Path, typer.Argument(help="A finished set.")]) -> None:
-    """Check a set's files, counts and content digest against its manifest; exit code 1 if wrong.
+def verify(
+    set: Annotated[Path, typer.Argument(help="A finished set.")],
+    recompute: Annotated[
+        int, typer.Option(help="Rows of each split to put to the teacher again; 0 for none.")
+    ] = 64,
+    store: StoreOption = None,
+) -> None:
+    """Check a set against its manifest, the store behind it, and some logits; exit code 1 if wrong.
 
-    Example: augment verify sets/demo
+    Says what is wrong and the command that mends it. Files, columns, counts and digests are all
+    read; of the logits a sample is computed again where the teacher's folder is still there.
+
+    Example: augment verify sets/demo-labelled
     """
     from augment.verify import verify as check
 
-    problems = check(set)
+    problems = check(set, recompute=recompute, store=store)
     for problem in problems:
         _say(problem)
     if problems:

@@ -67,7 +67,9 @@ def claimed(
         raise error(f"{out}: is a file; choose a folder")
     names = {path.name for path in out.iterdir()} if out.exists() else set()
     if names and not names & {_LOCK, PLAN, record}:
-        raise error(f"{out}: not empty and not {what}; choose another folder")
+        raise error(
+            f"{out}: not empty and not {what} (it holds {min(names)}); choose another folder"
+        )
     fresh = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     lock = FileLock(out / _LOCK)

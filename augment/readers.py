@@ -6,7 +6,7 @@ into 7, drop empty lines, and shift a row that has a field too many.
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,7 @@ def _json(path: Path) -> Iterator[pa.Table]:
         if start == "[":
             rows = iter(json.load(file))
         else:
-            rows = (json.loads(line) for line in file if line.strip())
+            rows = _lines(path, file)
         number = 0
         while part := list(islice(rows, _ROWS)):
             for row in part:
@@ -113,6 +113,15 @@ def _json(path: Path) -> Iterator[pa.Table]:
                     raise CorpusError(f"{path}, row {number}: expected an object, got {row!r:.60}")
                 number += 1
             yield as_table(part, f"{path}, up to row {number}")
+
+
+def _lines(path: Path, file: Iterable[str]) -> Iterator[Any]:
+    for number, line in enumerate(file, start=1):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise CorpusError(f"{path}, line {number}: not JSON: {error}") from error
 
 
 def as_table(rows: Sequence[Mapping[str, Any]], where: str) -> pa.Table:

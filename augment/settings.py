@@ -85,6 +85,8 @@ class TeacherSettings:
     """The teacher: ``base`` is what ``distill teacher`` fine-tunes, ``model`` what labels.
 
     ``max_tokens`` counts word pieces, special tokens included; ``warmup`` is the share of steps.
+    ``evaluations`` checks on validation are spread evenly; ``select`` keeps the best of them (what
+    papers do on GLUE) or the last state.
     """
 
     base: str = "bert-base-uncased"
@@ -97,9 +99,13 @@ class TeacherSettings:
     weight_decay: float = 0.01
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     seed: int = 0
+    select: Literal["validation", "last"] = "validation"
+    evaluations: int = 10
 
     def __post_init__(self) -> None:
         _positive(self, "max_tokens", "epochs", "learning_rate", "batch")
+        if self.evaluations < 0 or (self.select == "validation" and not self.evaluations):
+            raise ValueError('evaluations = 0 leaves nothing to select; write select = "last"')
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup is a share of the steps in [0, 1), got {self.warmup}")
 

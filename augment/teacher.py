@@ -91,6 +91,7 @@ class Teacher:
             ResourceError: it cannot be had, has no safetensors weights or no classification head.
         """
         import torch
+        from safetensors import SafetensorError
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
         folder = model_folder(name)
@@ -100,7 +101,7 @@ class Teacher:
                 model, info = AutoModelForSequenceClassification.from_pretrained(
                     folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True
                 )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             first = str(error).strip().splitlines()[0]
             raise ResourceError(
                 f"teacher {name!r} cannot be loaded: {first}; get it with: hf download {name} "

@@ -6,12 +6,13 @@ rest is JSON in its header; the file is fsynced and renamed. On the CPU a resume
 weights of an undisturbed one.
 """
 
+import copy
 import json
 import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import transformers
@@ -22,8 +23,11 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from augment.files import replacing
+from augment.transferset import Task
 from distill.buckets import WINDOW, loader
 from distill.errors import RunError
+from distill.evaluation import evaluate, headline
+from distill.examples import Examples
 from distill.progress import Progress
 
 STATE = "state.safetensors"
@@ -43,6 +47,10 @@ class ResumableTrainer(Trainer):  # type: ignore[misc]
             training's and not gone on from.
         window: batches that are sorted by length together.
         title: of the progress bar; None shows no bar.
+        task: what the model's outputs mean; needed with ``validation``.
+        validation: rows for the checks; without them the last state is kept.
+        evaluations: checks, spread evenly; the last one comes with the last step.
+        select: keep the state of the best check ("validation") or the last state ("last").
     """
 
     def __init__(
@@ -55,7 +63,13 @@ class ResumableTrainer(Trainer):  # type: ignore[misc]
         mark: Any = None,
         window: int = WINDOW,
         title: str | None = None,
+        task: Task | None = None,
+        validation: Examples | None = None,
+        evaluations: int = 0,
+        select: Literal["validation", "last"] = "last",
     ) -> None:
+        self.task, self.select = task, select
+        self.validation = validation if validation is not None and len(validation) else None
         self.checkpoint, self.window = checkpoint, window
         self.mark = json.loads(json.dumps(mark))
         self.best: tuple[float, int, dict[str, Tensor]] | None = None
@@ -65,6 +79,8 @@ class ResumableTrainer(Trainer):  # type: ignore[misc]
         self.pop_callback(transformers.PrinterCallback)
         if title is not None:
             self.add_callback(Progress(arguments.train_batch_size, title))
+        if self.validation is not None and evaluations:
+            self.add_callback(_Checks(arguments.max_steps, evaluations))
         if checkpoint is not None:
             self.add_callback(_Saves())
 
@@ -89,6 +105,29 @@ class ResumableTrainer(Trainer):  # type: ignore[misc]
         made = loader(self.train_dataset, self.args.train_batch_size, self.args.seed, self.window)
         prepared: DataLoader[Any] = self.accelerator.prepare(made)
         return prepared
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Check the state on validation, and remember it when it is the best so far."""
+        assert self.validation is not None
+        assert self.task is not None
+        model: Any = self.model
+        found = evaluate(model, self.validation, self.task)
+        value: Any = headline(self.task, found)
+        wanted = self.select == "validation" and value is not None
+        if wanted and (self.best is None or value > self.best[0]):
+            self.best = (value, self.state.global_step, copy.deepcopy(model.state_dict()))
+        metrics = {f"eval_{name}": number for name, number in found.items()}
+        self.log(dict(metrics))
+        self.control.should_evaluate = False  # else the end of the epoch asks again
+        return metrics
+
+    def restore(self) -> int:
+        """Put the best state back if one was asked for; returns the step of the kept state."""
+        if self.best is None:
+            return int(self.state.global_step)
+        model: Any = self.model
+        model.load_state_dict(self.best[2])
+        return self.best[1]
 
     # The Trainer's hooks around its checkpoints.
 
@@ -139,6 +178,17 @@ class ResumableTrainer(Trainer):  # type: ignore[misc]
     def _part(self, name: str) -> dict[str, Tensor]:
         prefix = f"{name}."
         return {k[len(prefix) :]: v for k, v in self._found.items() if k.startswith(prefix)}
+
+
+class _Checks(TrainerCallback):  # type: ignore[misc]
+    """Asks for ``count`` evenly spread evaluations, the last one at the last step."""
+
+    def __init__(self, steps: int, count: int) -> None:
+        self.steps = {round(steps * (i + 1) / count) for i in range(count)} - {0}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step in self.steps:
+            control.should_evaluate = True
 
 
 class _Saves(TrainerCallback):  # type: ignore[misc]

@@ -98,21 +98,18 @@ def _teach(
     base = model_folder(settings.base)
     tokenizer = _tokenizer(settings.base, base)
     examples = read_originals(opened, tokenizer, settings.max_tokens)
+    held_out = {
+        split: read_examples(opened, split, tokenizer, max_tokens=settings.max_tokens)
+        for split in opened.splits
+        if split != "train"
+    }
     shown = sys.stderr.isatty() if show is None else show
     with own_randomness(), quiet():
         torch.manual_seed(settings.seed)  # the new head's weights
         model = _load(base, opened)
-        outcome = _fit(model, examples, settings, folder, shown)
+        outcome = _fit(model, examples, held_out.get("validation"), opened, settings, folder, shown)
     model.eval()
-    metrics = {
-        split: evaluate(
-            model,
-            read_examples(opened, split, tokenizer, max_tokens=settings.max_tokens),
-            opened.task,
-        )
-        for split in opened.splits
-        if split != "train"
-    }
+    metrics = {split: evaluate(model, rows, opened.task) for split, rows in held_out.items()}
     with quiet():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
@@ -120,8 +117,8 @@ def _teach(
         "base": settings.base,
         "rows": len(examples),
         "precision": resolve(settings.precision),
-        "seconds": outcome,
         "metrics": metrics,
+        **outcome,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }
 
@@ -185,8 +182,14 @@ def _load(base: str, transfer_set: TransferSet) -> Any:
 
 
 def _fit(
-    model: Any, examples: Examples, settings: TeacherSettings, folder: Path, shown: bool
-) -> float:
+    model: Any,
+    examples: Examples,
+    validation: Examples | None,
+    opened: TransferSet,
+    settings: TeacherSettings,
+    folder: Path,
+    shown: bool,
+) -> dict[str, Any]:
     steps = steps_of_epochs(settings.epochs, len(examples), settings.batch)
     with tempfile.TemporaryDirectory() as scratch:
         arguments = TrainingArguments(
@@ -215,5 +218,11 @@ def _fit(
             checkpoint=folder / STATE,
             window=_WINDOW,
             title="teacher" if shown else None,
+            task=opened.task,
+            validation=validation,
+            evaluations=settings.evaluations,
+            select=settings.select,
         )
-        return trainer.run()
+        seconds = trainer.run()
+        checks = [entry for entry in trainer.state.log_history if "eval_rows" in entry]
+        return {"seconds": seconds, "kept_step": trainer.restore(), "checks": checks}

@@ -5,7 +5,6 @@ objective over rows with logits, length-bucketed batches whose order depends on 
 alone, each loss term logged by name, and the best state kept in memory.
 """
 
-import copy
 import random
 import sys
 import tempfile
@@ -19,14 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import TrainerCallback, TrainingArguments
+from transformers import TrainingArguments
 
 from augment.machine import resolve
 from augment.progress import quiet
 from augment.transferset import Task
 from distill.adadelta import AdaDelta
 from distill.errors import StageError
-from distill.evaluation import evaluate, headline
 from distill.examples import Examples
 from distill.objectives import Objective
 from distill.recipe import StageSettings
@@ -148,8 +146,7 @@ class StageTrainer(ResumableTrainer):
         checkpoint: Path | None,
         mark: Any,
     ) -> None:
-        self.stage, self.objective, self.task = stage, objective, task
-        self.validation = validation if validation is not None and len(validation) else None
+        self.stage, self.objective = stage, objective
         self.optimizer: Any
         self.sums: dict[str, Tensor] = {}
         self.summed = 0
@@ -180,11 +177,13 @@ class StageTrainer(ResumableTrainer):
             checkpoint=checkpoint,
             mark=mark,
             title="train" if show else None,
+            task=task,
+            validation=validation,
+            evaluations=stage.evaluations,
+            select=stage.select,
         )
         # Logits and labels go to the objective, so the model must not count items for a loss.
         self.model_accepts_loss_kwargs = False
-        if self.validation is not None and stage.evaluations:
-            self.add_callback(_Checks(steps, stage.evaluations))
 
     def create_optimizer(self, model: Any = None) -> Any:
         """Return AdaDelta (sparse where that is faster) or AdamW over the trained parameters."""
@@ -232,28 +231,6 @@ class StageTrainer(ResumableTrainer):
             self._warn(means)
         super().log(logs, start_time)
 
-    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Check the state on validation, and remember it when it is the best so far."""
-        assert self.validation is not None
-        model: Any = self.model
-        found = evaluate(model, self.validation, self.task)
-        value: Any = headline(self.task, found)
-        wanted = self.stage.select == "validation" and value is not None
-        if wanted and (self.best is None or value > self.best[0]):
-            self.best = (value, self.state.global_step, copy.deepcopy(model.state_dict()))
-        metrics = {f"eval_{name}": number for name, number in found.items()}
-        self.log(dict(metrics))
-        self.control.should_evaluate = False  # else the end of the epoch asks again
-        return metrics
-
-    def restore(self) -> int:
-        """Put the best state back if one was asked for; returns the step of the kept state."""
-        if self.best is None:
-            return int(self.state.global_step)
-        model: Any = self.model
-        model.load_state_dict(self.best[2])
-        return self.best[1]
-
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
         # The Trainer computes a norm each step only to log it; sparse gradients have none.
         return None
@@ -269,17 +246,6 @@ class StageTrainer(ResumableTrainer):
                 f"{least} ({small:.3g}), which has next to no say; change alpha",
                 stacklevel=2,
             )
-
-
-class _Checks(TrainerCallback):  # type: ignore[misc]
-    """Asks for ``count`` evenly spread evaluations, the last one at the last step."""
-
-    def __init__(self, steps: int, count: int) -> None:
-        self.steps = {round(steps * (i + 1) / count) for i in range(count)} - {0}
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.global_step in self.steps:
-            control.should_evaluate = True
 
 
 @contextmanager

@@ -26,9 +26,9 @@ PLAN: dict[str, list[str]] = {
     ],
     "distill": [
         "errors",
-        "objectives adadelta buckets progress resume figure summary students registration",
+        "objectives adadelta buckets progress figure summary students registration",
         "examples evaluation recipe",
-        "trainer teacher runs cost",
+        "resume trainer teacher runs cost",
         "cells pool ablation reporting",
         "__init__ cli",
     ],

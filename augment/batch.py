@@ -32,7 +32,7 @@ class TokenBatch:
         words: code of every word in ``table``, (T,) int32.
         spaces: code of the white space that follows the word, (T,) int32.
         lead: code of the white space before the first word, (N,) int32.
-        table: the strings, ``pa.large_string``; codes never exceed its length.
+        table: the strings, ``pa.large_string``, each once; codes are numbers into it.
         tags: fine-grained tag of every word, (T,) int32 into ``tag_names``; None until tagged.
         tag_names: names of the tags.
         edits: bit p of a row is set when transform p of the chain changed it, (N,) int64.
@@ -81,30 +81,39 @@ class TokenBatch:
         """Return the batch with the words at token numbers ``at`` exchanged, edits marked.
 
         A word exchanged for itself counts as untouched. Annotations of exchanged words stay: they
-        describe the source word.
+        describe the source word. ``table`` begins with the batch's own.
         """
-        same = pc.equal(self.table.take(pa.array(self.words[at])), table.take(pa.array(codes)))
-        changed = ~same.to_numpy(zero_copy_only=False)
-        at, codes = at[changed], codes[changed]
+        changed = self.words[at] != codes
+        at = at[changed]
         words = self.words.copy()
-        words[at] = codes
+        words[at] = codes[changed]
         edits = self.edits.copy()
-        edits[np.searchsorted(self.offsets, at, side="right") - 1] |= np.int64(1) << bit
+        edits[self.rows_of(at)] |= np.int64(1) << bit
         return replace(self, words=words, table=table, edits=edits)
+
+    def rows_of(self, at: I64) -> I64:
+        """Return the row that each of some tokens belongs to, (M,)."""
+        if 16 * len(at) < len(self.words):
+            return np.searchsorted(self.offsets, at, side="right") - 1
+        return np.repeat(np.arange(len(self)), self.lengths)[at]
 
     def text(self) -> pa.LargeStringArray:
         """Join every row back to text, (N,); untouched characters are byte-identical."""
         n, total = len(self), len(self.words)
-        first = 2 * self.offsets[:-1] + np.arange(n)
-        codes = np.empty(2 * total + n, np.int32)
-        at = 2 * np.arange(total) + np.repeat(np.arange(1, n + 1), self.lengths)
-        codes[at] = self.words
-        codes[at + 1] = self.spaces
-        codes[first] = self.lead
+        lead = self.table.take(pa.array(np.unique(self.lead)))
+        if pc.sum(pc.binary_length(lead)).as_py():
+            first = 2 * self.offsets + np.arange(n + 1)
+            codes = np.empty(2 * total + n, np.int32)
+            at = 2 * np.arange(total) + np.repeat(np.arange(1, n + 1), self.lengths)
+            codes[at] = self.words
+            codes[at + 1] = self.spaces
+            codes[first[:-1]] = self.lead
+        else:  # hardly a text begins with white space
+            first = 2 * self.offsets
+            codes = np.stack([self.words, self.spaces], axis=1).ravel()
         pieces = self.table.take(pa.array(codes))
-        ends = edges(pieces)[np.append(first, len(codes))]
-        data = pieces.buffers()[2]
-        return pa.LargeStringArray.from_buffers(n, pa.py_buffer(ends.copy()), data)
+        ends = edges(pieces)[first]
+        return pa.LargeStringArray.from_buffers(n, pa.py_buffer(ends), pieces.buffers()[2])
 
 
 def spans(starts: I64, lengths: I64) -> tuple[I64, I64]:

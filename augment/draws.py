@@ -9,6 +9,8 @@ Letters: N rows, T tokens.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ import numpy.typing as npt
 from augment.batch import TokenBatch
 
 U64 = npt.NDArray[np.uint64]
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -92,6 +96,36 @@ class Draws:
                 out[a - int(offsets[0]) : b - int(offsets[0])] = _unit(mix(state))
         return out
 
+    def below(self, offsets: npt.NDArray[np.int64], limit: float) -> tuple[I64, F64]:
+        """Return which tokens draw a uniform below ``limit``, and those uniforms.
+
+        The same as looking through :meth:`tokens`, but only what is found is made a float.
+
+        Args:
+            offsets: first token of every row, then T, (N+1,), from 0.
+            limit: in [0, 1].
+
+        Returns:
+            Token numbers, ascending, and their draws, (M,) each.
+        """
+        # u = (x >> 11) / 2**53 is below the limit where the integer x is below this bound.
+        bound = np.uint64(min(ceil(limit * 2.0**53) << 11, 2**64 - 1))
+        counts = np.diff(offsets)
+        places: list[I64] = []
+        values: list[U64] = []
+        for first in range(0, len(counts), _BLOCK):
+            part = slice(first, first + _BLOCK)
+            begins = offsets[part] - offsets[first]
+            starts = self.keys[part] - begins[: len(counts[part])].astype(np.uint64) * _GAMMA
+            state = np.repeat(starts, counts[part])
+            state += _steps(len(state))
+            found = np.flatnonzero((mix(state) < bound) | (limit >= 1))
+            values.append(state[found])
+            places.append(found + offsets[first])
+        if not places:
+            return np.zeros(0, np.int64), np.zeros(0, np.float64)
+        return np.concatenate(places), _unit(np.concatenate(values))
+
     def at_positions(
         self, row: npt.NDArray[np.int64], position: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float64]:
@@ -121,6 +155,16 @@ class Place:
     def after(self, leaves: int) -> "Place":
         """Return the place ``leaves`` transforms later."""
         return replace(self, number=self.number + leaves)
+
+
+def _steps(count: int) -> U64:
+    """Return the generator's steps 1 to ``count``, times its increment."""
+    return _many_steps(max(count - 1, 0).bit_length())[:count]
+
+
+@lru_cache(maxsize=4)
+def _many_steps(bits: int) -> U64:
+    return np.arange(1, (1 << bits) + 1, dtype=np.uint64) * _GAMMA
 
 
 def _unit(x: U64) -> npt.NDArray[np.float64]:

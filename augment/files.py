@@ -80,6 +80,8 @@ def claimed(
             f"{out}: another process is at work in it; wait for it, or choose another folder"
         ) from None
     try:
+        for left in out.rglob(".*.tmp"):  # half a file of a process that was killed
+            left.unlink()
         yield
     finally:
         (out / _LOCK).unlink(missing_ok=True)

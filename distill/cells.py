@@ -153,7 +153,7 @@ def job(
     common = {
         "set": str(transfer_set.path),
         "student": asdict(student),
-        "settings": asdict(replace(settings, choose_learning_rate=())),
+        "settings": asdict(replace(settings, choose_learning_rate=(), choose_steps=False)),
         "folder": str(folder),
     }
     return json.dumps(common)

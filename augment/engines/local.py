@@ -19,6 +19,9 @@ Result = TypeVar("Result")
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _LOCK = threading.Lock()
+_KEPT = (
+    "finished shards are kept: run the same command again, with fewer workers if memory is short"
+)
 
 
 class WorkerError(MachineError):
@@ -145,6 +148,10 @@ def _serve(pipe: Any, job: Any) -> None:
             answer = (True, function(job, task))
         except TransfersetError as error:
             answer = (False, error)
+        except MemoryError:
+            answer = (False, WorkerError(f"a worker ran out of memory; {_KEPT}"))
+        except OSError as error:
+            answer = (False, error)  # a full disk: the parent knows what to say
         except Exception as error:
             answer = (False, WorkerError(f"a worker failed: {type(error).__name__}: {error}"))
         try:
@@ -155,10 +162,7 @@ def _serve(pipe: Any, job: Any) -> None:
 
 def _death(code: int | None) -> str:
     reason = "killed, perhaps for want of memory" if code == -9 else f"exit code {code}"
-    return (
-        f"a worker process died ({reason}); finished shards are kept: "
-        "run the same command again, with fewer workers if memory is short"
-    )
+    return f"a worker process died ({reason}); {_KEPT}"
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from augment.draws import Draws
 from augment.settings import PLACEHOLDER
 from augment.transforms.protocol import TokenTransform, check_rate, extend, show
 
+_PLACEHOLDER = pa.array([PLACEHOLDER], pa.large_string())
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Mask(TokenTransform):
@@ -26,7 +28,7 @@ class Mask(TokenTransform):
 
     def edit(self, batch: TokenBatch, at: I64, draws: Draws, bit: int) -> TokenBatch:
         """Write the placeholder at the picked words."""
-        code, table = extend(batch.table, pa.array([PLACEHOLDER]))
-        return batch.with_words(at, np.full(len(at), code, np.int32), table, bit)
+        code, table = extend(batch.table, _PLACEHOLDER)
+        return batch.with_words(at, np.repeat(code, len(at)), table, bit)
 
     __repr__ = show

@@ -9,6 +9,8 @@ from augment.batch import TokenBatch, spans
 from augment.draws import Place
 from augment.transforms.protocol import RowTransform, check_rate, extend, show
 
+_NOTHING = pa.array([""], pa.large_string())
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SampleNGram(RowTransform):
@@ -35,7 +37,7 @@ class SampleNGram(RowTransform):
         shrinks = (draws.rows() < self.rate) & (n < words)
         keep = np.where(shrinks, n, words)
         tokens, offsets = spans(batch.offsets[:-1] + np.where(shrinks, start, 0), keep)
-        nothing, table = extend(batch.table, pa.array([""]))
+        (nothing,), table = extend(batch.table, _NOTHING)
         lead, spaces = batch.lead.copy(), batch.spaces[tokens]
         lead[shrinks] = nothing
         spaces[offsets[1:][shrinks] - 1] = nothing

@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from augment import use
-from augment.batch import I64, TokenBatch
+from augment.batch import I32, I64, TokenBatch
 from augment.draws import Draws, Place
 from augment.errors import SettingsError
 
@@ -182,9 +183,7 @@ class Choice(Transform):
 
     def apply(self, batch: TokenBatch, place: Place) -> TokenBatch:
         """Draw once per token and hand each part its tokens."""
-        u = place.draws(batch).tokens(batch.offsets)
-        picked = np.flatnonzero(u < sum(part.rate for part in self.parts))
-        u = u[picked]
+        picked, u = place.draws(batch).below(batch.offsets, sum(p.rate for p in self.parts))
         low = 0.0
         for number, part in enumerate(self.parts):
             at = picked[(u >= low) & (u < low + part.rate)]
@@ -289,6 +288,23 @@ def check_rate(rate: float) -> None:
         raise ValueError(f"rate is a probability in [0, 1], got {rate:g}{meant}")
 
 
-def extend(table: pa.LargeStringArray, strings: pa.Array) -> tuple[int, pa.LargeStringArray]:
-    """Append strings to a string table; returns the first new code and the new table."""
-    return len(table), pa.concat_arrays([table, strings.cast(pa.large_string())])
+def extend(table: pa.LargeStringArray, strings: pa.Array) -> tuple[I32, pa.LargeStringArray]:
+    """Return the code of every string and the string table that holds them all, each once.
+
+    Remembered for the last few tables: the blocks of a large batch share theirs.
+    """
+    key = (id(table), id(strings))
+    if key in _EXTENDED:
+        return _EXTENDED[key][2:]
+    wanted = strings.cast(pa.large_string())
+    new = pc.unique(wanted.filter(pc.invert(pc.is_in(wanted, table))))
+    whole = pa.concat_arrays([table, new]) if len(new) else table
+    codes = pc.index_in(wanted, whole).to_numpy(zero_copy_only=False).astype(np.int32)
+    _EXTENDED[key] = (table, strings, codes, whole)  # the arrays live on, so their ids stay theirs
+    if len(_EXTENDED) > _REMEMBERED:
+        _EXTENDED.pop(next(iter(_EXTENDED)), None)
+    return codes, whole
+
+
+_EXTENDED: dict[tuple[int, int], tuple[pa.Array, pa.Array, I32, pa.Array]] = {}
+_REMEMBERED = 16

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from augment.batch import I32, I64, TokenBatch
+from augment.batch import I64, TokenBatch
 from augment.draws import Draws
 from augment.errors import NotFittedError
 from augment.transforms.protocol import TokenTransform, check_rate, extend, show
@@ -108,10 +108,9 @@ class ReplacePOS(TokenTransform):
         numbers = np.array([known.get(n, -1) for n in batch.tag_names] or [-1], np.int64)
         tag = numbers[batch.tags[at]]
         at, tag = at[tag >= 0], tag[tag >= 0]
-        row = np.searchsorted(batch.offsets, at, side="right") - 1
+        row = batch.rows_of(at)
         u = draws.lane(1).at_positions(row, at - batch.offsets[row])
-        base, table = extend(batch.table, self.words.words)
-        codes: I32 = (base + self.words.draw(tag, u)).astype(np.int32)
-        return batch.with_words(at, codes, table, bit)
+        codes, table = extend(batch.table, self.words.words)
+        return batch.with_words(at, codes[self.words.draw(tag, u)], table, bit)
 
     __repr__ = show

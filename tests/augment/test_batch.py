@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from augment.annotate.columns import Annotator
 from augment.batch import TokenBatch, cut, spans
+from augment.transforms.protocol import extend
 from tests.augment.corpus_rows import HARD_TEXTS, REVIEWS
 
 TEXTS = [*(row["text"] for row in REVIEWS), *HARD_TEXTS]
@@ -93,9 +94,10 @@ def test_taking_nothing_gives_an_empty_batch() -> None:
 
 def test_exchanging_words_leaves_the_old_batch_alone_and_marks_the_row() -> None:
     batch = batch_of(["a b", "", "c d"])
-    table = pa.concat_arrays([batch.table, pa.array(["new", "a"], pa.large_string())])
-    code = len(batch.table)
-    done = batch.with_words(np.array([0, 3]), np.array([code + 1, code], np.int32), table, 4)
+    codes, table = extend(batch.table, pa.array(["new", "a", "new"]))
+    assert table.to_pylist() == [*batch.table.to_pylist(), "new"], "each string once"
+    assert codes.tolist() == [len(batch.table), batch.words[0], len(batch.table)]
+    done = batch.with_words(np.array([0, 3]), codes[[1, 0]], table, 4)
     assert done.text().to_pylist() == ["a b", "", "c new"]
     assert done.edits.tolist() == [0, 0, 1 << 4], "a word exchanged for itself is untouched"
     assert batch.text().to_pylist() == ["a b", "", "c d"]

@@ -174,3 +174,20 @@ def test_row_ids_far_apart_or_alike_in_their_low_bits_draw_apart() -> None:
     sets = [few, few << np.uint64(32), few << np.uint64(50), ~few]
     drawn = np.concatenate([at(rows=r).rows() for r in sets])
     assert len(np.unique(drawn)) == len(drawn)
+
+
+@pytest.mark.parametrize("limit", [0.0, 1e-9, 0.1, 0.3, 1 - 2**-53, 1.0])
+def test_below_finds_what_looking_through_all_tokens_finds(limit: float) -> None:
+    rng = np.random.default_rng(1)
+    rows = rng.integers(0, 2**63, 9000).astype(np.uint64)
+    offsets = np.append(0, np.cumsum(rng.integers(0, 4, 9000)))
+    draws = at(seed=4, rows=rows)
+    all_of_them = draws.tokens(offsets)
+    found, u = draws.below(offsets, limit)
+    assert found.tolist() == np.flatnonzero(all_of_them < limit).tolist()
+    assert u.tolist() == all_of_them[found].tolist()
+
+
+def test_below_of_no_rows_is_nothing() -> None:
+    found, u = at(rows=ROWS[:0]).below(np.zeros(1, np.int64), 0.5)
+    assert found.tolist() == u.tolist() == []

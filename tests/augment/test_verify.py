@@ -1,6 +1,7 @@
 """`augment verify`: what it finds in files, columns, counts, logits and the store behind a set."""
 
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Callable
@@ -63,7 +64,7 @@ def test_logits_that_are_not_the_teachers_are_found(labelled: TransferSet, tmp_p
     made = rewritten(labelled, shuffled, tmp_path / "other")
     assert verify(made.path) == [], "the files vouch for each other"
     (problem,) = verify(made.path, recompute=1000)
-    assert problem.startswith("train: 2 of 120 logits asked for again came out otherwise")
+    assert re.match(r"train: 2 of \d+ logits asked for again came out otherwise", problem)
     assert "first in row 0" in problem
     assert problem.endswith("run augment label again")
 

@@ -37,7 +37,7 @@ from augment.transferset import (
     write_shard,
 )
 from augment.transforms.protocol import Transform, as_chain
-from augment.unit import Job, Unit, fold, keys_of, narrow, units, write_unit
+from augment.unit import Job, Unit, fold, keys_of, letter_sums, narrow, units, write_unit
 
 _CHUNK = 50_000
 
@@ -229,15 +229,15 @@ class Build:
                 space.compact()
 
     def _job(self, chain: Transform, corpus: Corpus, source: Path) -> Job:
-        guarded = np.zeros((0, 2), np.uint64)
+        guarded, sums = np.zeros((0, 2), np.uint64), np.zeros(0, np.uint64)
         if self.options.guard and corpus.held_out:
-            keys = np.concatenate(
-                [
-                    content_keys([fold(whole(table[name])) for name in corpus.text])
-                    for table in corpus.held_out.values()
-                ]
-            )
+            texts = [
+                [fold(whole(table[name])) for name in corpus.text]
+                for table in corpus.held_out.values()
+            ]
+            keys = np.concatenate([content_keys(columns) for columns in texts])
             guarded = np.unique(keys[order(keys)], axis=0)
+            sums = np.unique(np.concatenate([letter_sums(columns[0])[0] for columns in texts]))
         return Job(
             source=source,
             digest=corpus.digest,
@@ -251,6 +251,7 @@ class Build:
             language=self.corpus.language,
             tags_name=self._annotator().tags_name,
             guarded=guarded,
+            sums=sums,
         )
 
     def _write(self, job: Job, corpus: Corpus, plan: dict[str, Any]) -> None:

@@ -8,8 +8,9 @@ Stafford's variant 13). Nothing depends on the batch a row travels in.
 Letters: N rows, T tokens.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import ceil
 from typing import Any
 
@@ -47,15 +48,20 @@ def _absorb(key: U64, value: Any) -> U64:
         return mix(key + _GAMMA * np.asarray(value).astype(np.uint64))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Draws:
-    """The random numbers of one transform over one batch.
+    """The random numbers of one transform over one batch; nothing is computed before it is asked.
 
     Attributes:
-        keys: stream key of every row, (N,) uint64.
+        make: returns ``keys``.
     """
 
-    keys: U64
+    make: Callable[[], U64]
+
+    @cached_property
+    def keys(self) -> U64:
+        """Stream key of every row, (N,) uint64."""
+        return self.make()
 
     @classmethod
     def at(cls, seed: int, place: int, column: int, rows: U64, copies: npt.NDArray[Any]) -> "Draws":
@@ -68,14 +74,18 @@ class Draws:
             rows: row ids, (N,) uint64.
             copies: copy numbers, (N,) integers.
         """
-        key = np.array([seed % 2**64], np.uint64)
-        for value in (place + 1, column + 1):
-            key = _absorb(key, value)
-        return cls(_absorb(_absorb(key ^ mix(rows.astype(np.uint64)), 1), copies))
+
+        def keys() -> U64:
+            key = np.array([seed % 2**64], np.uint64)
+            for value in (place + 1, column + 1):
+                key = _absorb(key, value)
+            return _absorb(_absorb(key ^ mix(rows.astype(np.uint64)), 1), copies)
+
+        return cls(keys)
 
     def lane(self, number: int) -> "Draws":
         """Return an independent stream for a further draw at the same place."""
-        return Draws(_absorb(self.keys, number))
+        return Draws(lambda: _absorb(self.keys, number))
 
     def rows(self) -> npt.NDArray[np.float64]:
         """Return one uniform in [0, 1) per row, (N,)."""

@@ -1,9 +1,10 @@
 """Labelling: one set in, another out with a teacher's logits; no text is ever labelled twice."""
 
 import os
+import shutil
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,18 @@ import pyarrow as pa
 
 from augment.arrow import matrix, whole
 from augment.arrow import rows as lists_of
+from augment.dedupe import Dedupe
 from augment.digest import content_digest
 from augment.errors import SetError, SettingsError, TeacherError
 from augment.files import PLAN, begin, claimed, compare
-from augment.keys import Keys, content_keys, first_of_each
+from augment.keys import Keys, content_keys
 from augment.progress import progress
 from augment.settings import LabelSettings, Recipe, TeacherSettings, parse, read_recipe
 from augment.store import Namespace, Store
 from augment.teacher import Labeller, Teacher, class_order
-from augment.transferset import MANIFEST, Task, TransferSet, finish, write_shard
+from augment.transferset import MANIFEST, Shard, Task, TransferSet, finish, write_shard
 
+WORK = ".work"
 _FLUSH_ROWS = 16_384
 _FLUSH_SECONDS = 20.0
 
@@ -112,18 +115,26 @@ def label(
         "class order": columns,
     }
     with claimed(out, "a transfer set", MANIFEST):
-        keys = _distinct(opened)
         if (out / MANIFEST).exists():
             done = TransferSet.open(out)
             compare(out, (done.manifest.teacher or {}).get("plan", {}), plan)
-            return Labelling(done, len(keys), len(keys), 0, _accuracies(done))
+            texts = int((done.manifest.teacher or {})["texts"])
+            return Labelling(done, texts, texts, 0, _accuracies(done))
         begin(out, plan)
-        known = int(space.has(keys).sum())
-        hits = known / max(1, len(keys))
-        asked = _ask(opened, labeller, space, len(keys) - known, hits, window, show)
-        done = _write(opened, space, columns, task, labeller.about | {"plan": plan}, out)
+        try:
+            parts = _parts(opened, out / WORK)
+            texts = sum(int(part.first.sum()) for part in parts)
+            fresh = [part.first.copy() for part in parts]
+            for part, mask in zip(parts, fresh, strict=True):
+                mask[mask] = ~space.has(part.keys[mask])
+            asked = sum(int(mask.sum()) for mask in fresh)
+            _ask(opened, labeller, space, parts, fresh, window, (texts, show))
+            about = labeller.about | {"texts": texts, "plan": plan}
+            done = _write(opened, space, parts, columns, task, about, out)
+        finally:
+            shutil.rmtree(out / WORK, ignore_errors=True)
         (out / PLAN).unlink(missing_ok=True)
-    return Labelling(done, len(keys), known, asked, _accuracies(done))
+    return Labelling(done, texts, texts - asked, asked, _accuracies(done))
 
 
 def label_recipe(
@@ -179,54 +190,72 @@ def _fit(teacher: Labeller, task: Task, label_map: str) -> tuple[list[int], Task
     return columns, task if task.classes else Task(task.kind, tuple(teacher.classes))
 
 
-def _texts(batch: pa.RecordBatch, text: Sequence[str]) -> list[pa.Array]:
-    return [batch.column(name) for name in text]
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One shard's rows: their content keys, (M, 2), and which are a text's first, (M,)."""
+
+    split: str
+    shard: Shard
+    keys: Keys
+    first: npt.NDArray[np.bool_]
 
 
-def _distinct(source: TransferSet) -> Keys:
-    """Return the distinct content keys of all splits, (K, 2)."""
-    parts = [
-        content_keys(_texts(batch, source.text))
-        for split in source.splits
-        for batch in source.batches(split, source.text, rows=100_000)
+def _parts(source: TransferSet, work: Path) -> list[_Part]:
+    """Hash every row once; keys and marks are mapped from files, so memory does not grow."""
+    work.mkdir(exist_ok=True)
+    shards = [(split, s) for split in source.splits for s in source.manifest.splits[split]]
+    rows = sum(shard.rows for _, shard in shards)
+    keys = np.memmap(work / "keys", np.uint64, "w+", shape=(max(rows, 1), 2))
+    dedupe = Dedupe(work / "dedupe", rows)
+    at = 0
+    with dedupe.adding() as add:
+        for _, shard in shards:
+            table = source.table(shard, source.text)
+            part = content_keys([whole(table[name]) for name in source.text])
+            keys[at : at + len(part)] = part
+            add(part, np.zeros(len(part), bool), np.ones(len(part), bool))
+            at += len(part)
+    first = dedupe.keep()
+    ends = np.cumsum([shard.rows for _, shard in shards]).tolist()
+    return [
+        _Part(split, shard, keys[end - shard.rows : end], first[end - shard.rows : end])
+        for (split, shard), end in zip(shards, ends, strict=True)
     ]
-    keys = np.concatenate(parts)
-    return keys[first_of_each(keys)]
 
 
 def _ask(
     source: TransferSet,
     teacher: Labeller,
     space: Namespace,
-    missing: int,
-    hits: float,
+    parts: Sequence[_Part],
+    fresh: Sequence[npt.NDArray[np.bool_]],
     window: int,
-    show: bool,
-) -> int:
-    """Put every unknown text to the teacher; logits are durable within seconds of being made."""
-    asked = 0
-    note = f"{hits:.0%} from the store"
+    told: tuple[int, bool],
+) -> None:
+    """Put every fresh text to the teacher; logits are durable within seconds of being made."""
+    texts, show = told
+    missing = sum(int(mask.sum()) for mask in fresh)
+    note = f"{1 - missing / max(1, texts):.0%} from the store"
     with progress("asking the teacher", missing, show and missing > 0) as advance:
-        for split in source.splits:
-            for batch in source.batches(split, source.text, rows=window):
-                columns = _texts(batch, source.text)
-                keys = content_keys(columns)
-                fresh = np.flatnonzero(~space.has(keys))
-                if not len(fresh):
-                    continue
-                wanted = fresh[first_of_each(keys[fresh])]
-                texts = [c.take(pa.array(wanted)).to_pylist() for c in columns]
-                pending = _Pending(space, keys[wanted])
+        waiting: list[tuple[pa.Table, Keys]] = []
+        for number, (part, mask) in enumerate(zip(parts, fresh, strict=True), start=1):
+            if mask.any():
+                table = source.table(part.shard, source.text).filter(pa.array(mask))
+                waiting.append((table, part.keys[mask]))
+            ready = sum(len(keys) for _, keys in waiting)
+            if ready and (ready >= window or number == len(parts)):
+                texts_ = pa.concat_tables([table for table, _ in waiting])
+                columns = [texts_[name].to_pylist() for name in source.text]
+                pending = _Pending(space, np.concatenate([keys for _, keys in waiting]))
+                waiting = []
                 try:
-                    for rows, logits in teacher.logits(texts):
+                    for rows, logits in teacher.logits(columns):
                         pending.add(rows, logits)
                         advance(len(rows), note)
                 finally:
                     pending.flush()
-                asked += len(wanted)
-    if asked and len(space.segments) > 8:
+    if missing and len(space.segments) > 8:
         space.compact()
-    return asked
 
 
 class _Pending:
@@ -259,27 +288,31 @@ class _Pending:
 def _write(
     source: TransferSet,
     space: Namespace,
+    parts: Sequence[_Part],
     columns: list[int],
     task: Task,
     about: dict[str, Any],
     out: Path,
 ) -> TransferSet:
-    splits = {}
-    for split in source.splits:
-        shards = []
-        for shard in source.manifest.splits[split]:
-            table = source.table(shard)
-            keys = content_keys([whole(table[name]) for name in source.text])
-            known, values = space.get(keys)
+    splits: dict[str, tuple[Shard, ...]] = dict.fromkeys(source.splits, ())
+
+    def written(split: str) -> Iterator[pa.Table]:
+        """Write the labelled shards of a split, yielding each."""
+        for part in parts:
+            if part.split != split:
+                continue
+            known, values = space.get(part.keys)
             if not known.all():
                 raise SetError(f"{out}: {int((~known).sum())} logits left the store; run it again")
             lists = lists_of(matrix(values)[:, columns])
-            name = Path(shard.path).stem
-            shards.append(write_shard(out, name, table.append_column("logits", lists), task))
-        splits[split] = tuple(shards)
-    draft = replace(source.manifest, task=task, splits=splits, teacher=about, digest="")
-    digest = content_digest(TransferSet(out, draft).batches("train"))
-    return finish(out, replace(draft, digest=digest))
+            table = source.table(part.shard).append_column("logits", lists)
+            name = Path(part.shard.path).stem
+            splits[split] += (write_shard(out, name, table, task),)
+            yield table
+
+    digests = {split: content_digest(written(split)) for split in source.splits}
+    draft = replace(source.manifest, task=task, splits=splits, teacher=about)
+    return finish(out, replace(draft, digest=digests["train"]))
 
 
 def _accuracies(done: TransferSet) -> dict[str, float]:

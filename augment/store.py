@@ -28,6 +28,7 @@ from augment.files import fsync_folder, write_atomic
 from augment.keys import Keys, find, first_of_each, order
 
 FORMAT = "1"
+_WARNED: set[Path] = set()  # segments this process has complained of
 
 
 def default_root() -> Path:
@@ -126,11 +127,13 @@ class Namespace:
                 if not (self.folder / name).exists():  # another process has just compacted
                     return self.refresh()
                 self.skipped[name] = str(error)
-                warnings.warn(
-                    f"store segment ignored: {error}; its values will be made again "
-                    "(remove it with: augment store gc)",
-                    stacklevel=2,
-                )
+                if self.folder / name not in _WARNED:
+                    _WARNED.add(self.folder / name)
+                    warnings.warn(
+                        f"store segment ignored: {error}; its values will be made again "
+                        "(remove it with: augment store gc)",
+                        stacklevel=2,
+                    )
 
     def get(self, keys: Keys) -> tuple[npt.NDArray[np.bool_], pa.Array]:
         """Look keys up.

@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 from augment.batch import I32, I64, TokenBatch
 from augment.draws import Place
 
+_BLOCK_TOKENS = 1 << 15
+
 
 class Applies(Protocol):
     """What a transform offers here."""
@@ -71,22 +73,29 @@ def variants(
     columns: list[pa.Array] = []
     for number, (source, batch) in enumerate(zip(text, batches, strict=True)):
         source = source.cast(pa.large_string())
-        active = edited(copy, number, len(batches))
-        done = transform.apply(batch.take(row[active], copy[active]), Place(seed, number))
-        edits[active] |= done.edits
-        if active.all():
-            columns.append(done.text())
+        active = np.flatnonzero(edited(copy, number, len(batches)))
+        texts: list[pa.Array] = []
+        # In blocks that stay in the processor's cache; no draw depends on them.
+        step = max(1, _BLOCK_TOKENS * count // max(1, len(batch.words)))
+        for first in range(0, len(active), step):
+            at = active[first : first + step]
+            done = transform.apply(batch.take(row[at], copy[at]), Place(seed, number))
+            edits[at] |= done.edits
+            texts.append(done.text())
+        if len(active) == len(row) > 0:
+            columns.append(pa.concat_arrays(texts))
             continue
         index = row.copy()
-        index[active] = count + np.arange(len(done))
-        columns.append(pa.concat_arrays([source, done.text()]).take(pa.array(index)))
+        index[active] = count + np.arange(len(active))
+        columns.append(pa.concat_arrays([source, *texts]).take(pa.array(index)))
     return Variants(tuple(columns), row, copy, edits)
 
 
 def ops(edits: I64, names: Sequence[str]) -> pa.Array:
     """Return for every row the comma-joined names of the transforms that changed it."""
-    found, index = np.unique(edits, return_inverse=True)
+    kinds = pa.array(edits).dictionary_encode()  # hashed, not sorted
     texts = [
-        ",".join(n for p, n in enumerate(names) if int(value) >> p & 1) for value in found.tolist()
+        ",".join(n for p, n in enumerate(names) if value >> p & 1)
+        for value in kinds.dictionary.to_pylist()
     ]
-    return pc.take(pa.array(texts, pa.string()), pa.array(index))
+    return pc.take(pa.array(texts, pa.string()), kinds.indices)

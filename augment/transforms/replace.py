@@ -2,18 +2,21 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from augment.batch import I64, TokenBatch
+from augment.batch import I32, I64, TokenBatch
 from augment.draws import Draws
 from augment.errors import NotFittedError
 from augment.transforms.protocol import TokenTransform, check_rate, extend, show
 
+_TICKETS = 1 << 24  # 64 MB of entries; a larger corpus is searched instead
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, eq=False)
 class WordsByTag:
     """The corpus's words by tag with their counts, sorted by tag, then word.
 
@@ -56,7 +59,7 @@ class WordsByTag:
         total = np.cumsum(counts["count_all"].to_numpy()).astype(np.int64)
         return cls(words, tuple(names), np.append(first, len(tags)), total)
 
-    def draw(self, tag: I64, u: npt.NDArray[np.float64]) -> I64:
+    def draw(self, tag: I64, u: npt.NDArray[np.float64]) -> I32 | I64:
         """Return one entry per draw from the unigram distribution within its tag.
 
         Args:
@@ -66,7 +69,19 @@ class WordsByTag:
         before = np.append(0, self.total)[self.first]
         low = before[tag]
         ticket = low + (u * (before[tag + 1] - low)).astype(np.int64)
+        if self.holder is not None:
+            found: I32 = self.holder[ticket]
+            return found
         return np.asarray(np.searchsorted(self.total, ticket, side="right"), np.int64)
+
+    @cached_property
+    def holder(self) -> I32 | None:
+        """Entry that holds each token's ticket, to be looked up, (tokens,); None for many."""
+        tokens = int(self.total[-1]) if len(self.total) else 0
+        if tokens > _TICKETS:
+            return None
+        counts = np.diff(self.total, prepend=0)
+        return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -7,9 +7,9 @@ import augment as A
 from tests.augment.corpus_rows import REVIEWS
 
 GOLDEN = {
-    "reviews": "932a4ba3496a8711ac87e1b68fb3440adaf8a8ac0f0582853250a1a0f66d578e",
+    "reviews": "ab813fbf9df882c575e2847e410d80338f6572d4ffdd203d32acfcf4d3057793",
     "questions": "5907c79263cf1d274c59c20c71e9f7deedac8429f40f64d6a5cf466f73b56238",
-    "labelled": "00e5609540643216586c7216c355c644d5ec09eedf9dde478556ff1ae197bd93",
+    "labelled": "b173913cd505e63dfacdf1355697c4ee8c00b3da8939747c82f1cf64e8e674ec",
 }
 HELD_OUT = [{"id": 0, "text": "works as DESCRIBED.", "label": 1}]
 

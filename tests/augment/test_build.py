@@ -260,10 +260,10 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
     "chain": ({"transform": A.Mask(0.3)}, r'chain was "Mask\(0\.2\) >> .*, is "Mask\(0\.3\)"'),
     "rows": ({"source": REVIEWS[:-1]}, "source rows was"),
     "labels": ({"source": [r | {"label": 1 - r["label"]} for r in REVIEWS]}, "source rows was"),
-    "held-out": ({"validation": REVIEWS[:3]}, "held-out rows was"),
+    "held-out": ({"validation": REVIEWS[:3]}, r"held-out rows\.validation was"),
     "guard": ({"guard": False}, "guard was true, is false"),
     "shards": ({"shard_rows": 51}, "shard_rows was 50, is 51"),
-    "classes": ({"classes": ["bad", "good"]}, "task was"),
+    "classes": ({"classes": ["bad", "good"]}, r"task\.classes was"),
     "language": ({"language": "xx"}, 'language was "en", is "xx"'),
 }
 

@@ -14,6 +14,7 @@ from augment.batch import TokenBatch, cut
 from augment.draws import Place
 from augment.errors import NotFittedError, SettingsError
 from augment.transforms import CATALOGUE
+from augment.transforms.protocol import extend
 from augment.transforms.replace import WordsByTag
 from tests.augment.corpus_rows import HARD_TEXTS, REVIEWS
 from tests.augment.laws import LAWS, annotated, example, fit
@@ -192,9 +193,9 @@ def test_an_ngram_of_a_short_row_is_at_most_the_row() -> None:
 
 
 def test_masking_a_mask_counts_as_untouched() -> None:
-    batch = annotated(A.Mask(), ["x"]).with_words(
-        np.array([0]), np.array([1], np.int32), pa.array(["x", "[MASK]"], pa.large_string()), 5
-    )
+    batch = annotated(A.Mask(), ["x"])
+    codes, table = extend(batch.table, pa.array(["[MASK]"]))
+    batch = batch.with_words(np.array([0]), codes, table, 5)
     assert A.Mask(1.0).apply(batch, Place(1)).edits.tolist() == [1 << 5]
 
 

@@ -87,7 +87,7 @@ def small_disk(folder: Path, size: str) -> Iterator[None]:
 
 
 def test_a_full_disk_is_named_and_the_build_goes_on_when_there_is_room(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", "700k"):
+    with small_disk(tmp_path / "disk", "250k"):
         message = told(build(tmp_path, out="disk/set"))
         assert "make room; finished work is kept" in message
         assert not (tmp_path / "disk" / "set" / "manifest.json").exists()

@@ -1,6 +1,7 @@
 """Masking: the word gives way to the placeholder."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,10 @@ from augment.draws import Draws
 from augment.settings import PLACEHOLDER
 from augment.transforms.protocol import TokenTransform, check_rate, extend, show
 
-_PLACEHOLDER = pa.array([PLACEHOLDER], pa.large_string())
+
+@cache  # one array, so that `extend` knows it again; not made on import, for pyarrow loads pandas
+def _placeholder() -> pa.Array:
+    return pa.array([PLACEHOLDER], pa.large_string())
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -28,7 +32,7 @@ class Mask(TokenTransform):
 
     def edit(self, batch: TokenBatch, at: I64, draws: Draws, bit: int) -> TokenBatch:
         """Write the placeholder at the picked words."""
-        code, table = extend(batch.table, _PLACEHOLDER)
+        code, table = extend(batch.table, _placeholder())
         return batch.with_words(at, np.repeat(code, len(at)), table, bit)
 
     __repr__ = show

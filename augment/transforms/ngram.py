@@ -1,6 +1,7 @@
 """N-gram sampling: the row gives way to a short run of its words."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,10 @@ from augment.batch import TokenBatch, spans
 from augment.draws import Place
 from augment.transforms.protocol import RowTransform, check_rate, extend, show
 
-_NOTHING = pa.array([""], pa.large_string())
+
+@cache
+def _nothing() -> pa.Array:
+    return pa.array([""], pa.large_string())
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -37,7 +41,7 @@ class SampleNGram(RowTransform):
         shrinks = (draws.rows() < self.rate) & (n < words)
         keep = np.where(shrinks, n, words)
         tokens, offsets = spans(batch.offsets[:-1] + np.where(shrinks, start, 0), keep)
-        (nothing,), table = extend(batch.table, _NOTHING)
+        (nothing,), table = extend(batch.table, _nothing())
         lead, spaces = batch.lead.copy(), batch.spaces[tokens]
         lead[shrinks] = nothing
         spaces[offsets[1:][shrinks] - 1] = nothing

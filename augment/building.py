@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ from augment.transforms.protocol import Transform, as_chain
 from augment.unit import Job, Unit, fold, keys_of, letter_sums, narrow, units, write_unit
 
 _CHUNK = 50_000
+_TASK_TEXTS = 2000
+_ROUND_TEXTS = 200_000
 
 
 def build(
@@ -206,27 +209,39 @@ class Build:
 
     def _annotate(self, corpus: Corpus) -> None:
         """Annotate every distinct text that the store does not know yet."""
+        annotator = self._annotator()
+        job = (self.corpus.language, self.chain.tagger_name, str(self.store.root))
+        total = corpus.train.num_rows * len(corpus.text)
+        with ExitStack() as stack:
+            run: Run | None = None
+            advance = stack.enter_context(progress("reading words", total, self.show))
+            for rows, missing in self._unread(corpus):
+                tasks = [
+                    _copied(missing, i, _TASK_TEXTS) for i in range(0, len(missing), _TASK_TEXTS)
+                ]
+                if run is None and tasks:  # no worker starts for nothing, or for a handful of texts
+                    engine = self.engine if len(tasks) > 1 else Local(1)
+                    run = stack.enter_context(engine.running(job))
+                for _ in run(_annotate_part, tasks) if run else ():
+                    pass
+                advance(rows, "")
+                if len(tasks) > 8:
+                    for space in filter(None, (annotator.words, annotator.tags)):
+                        space.compact()
+
+    def _unread(self, corpus: Corpus) -> Iterator[tuple[int, pa.Array]]:
+        """Yield numbers of rows, and those of their texts that the store does not know, once."""
         last = self._annotator().last
         assert last is not None
-        found: list[pa.Array] = []
+        rows, found = 0, []
         for column in corpus.text:
             for chunk in corpus.train[column].chunks:
                 found.append(chunk.filter(pa.array(~last.has(content_keys([chunk])))))
-        missing = pc.unique(pa.chunked_array(found, pa.large_string()))
-        # take copies: a slice would send the whole column along with every task.
-        tasks = [
-            missing.take(pa.array(np.arange(i, min(i + 2000, len(missing)))))
-            for i in range(0, len(missing), 2000)
-        ]
-        job = (self.corpus.language, self.chain.tagger_name, str(self.store.root))
-        engine = self.engine if len(tasks) > 1 else Local(1)
-        with progress("reading words", len(missing), self.show) as advance:
-            for done in engine.map(_annotate_part, job, tasks):
-                advance(done, "")
-        if len(tasks) > 8:
-            annotator = self._annotator()
-            for space in filter(None, (annotator.words, annotator.tags)):
-                space.compact()
+                rows += len(chunk)
+                if sum(map(len, found)) >= _ROUND_TEXTS:
+                    yield rows, pc.unique(pa.chunked_array(found, pa.large_string()))
+                    rows, found = 0, []
+        yield rows, pc.unique(pa.chunked_array(found, pa.large_string()))
 
     def _job(self, chain: Transform, corpus: Corpus, source: Path) -> Job:
         guarded, sums = np.zeros((0, 2), np.uint64), np.zeros(0, np.uint64)
@@ -319,6 +334,11 @@ class _Chunks:
             for chunk in self.corpus.train[column].chunks:
                 for first in range(0, len(chunk), _CHUNK):
                     yield self.annotator.batch(chunk.slice(first, _CHUNK))
+
+
+def _copied(text: pa.Array, first: int, count: int) -> pa.Array:
+    # A slice would send the whole column along with every task.
+    return text.take(pa.array(np.arange(first, min(first + count, len(text)))))
 
 
 def _annotate_part(job: tuple[str, str | None, str], text: pa.Array) -> int:

@@ -57,11 +57,18 @@ def first_of_each(keys: Keys) -> npt.NDArray[np.int64]:
     return np.sort(sort[new])
 
 
-def find(keys: Keys, sorted_keys: Keys) -> npt.NDArray[np.int64]:
-    """Return where every key stands among sorted distinct keys, -1 where it does not, (N,)."""
-    if not len(sorted_keys):
+def find(
+    keys: Keys, high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.int64]:
+    """Return where every key stands among sorted distinct keys, -1 where it does not, (N,).
+
+    Args:
+        keys: (N, 2).
+        high: first halves of the sorted keys.
+        low: their second halves.
+    """
+    if not len(high):
         return np.full(len(keys), -1, np.int64)
-    high, low = sorted_keys[:, 0], sorted_keys[:, 1]
     at = np.searchsorted(high, keys[:, 0], side="left")
     found = np.full(len(keys), -1, np.int64)
     open_ = np.arange(len(keys))

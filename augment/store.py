@@ -28,6 +28,7 @@ from augment.files import fsync_folder, write_atomic
 from augment.keys import Keys, find, first_of_each, order
 
 FORMAT = "1"
+MERGED = 250_000
 _WARNED: set[Path] = set()  # segments this process has complained of
 
 
@@ -45,8 +46,17 @@ class Segment:
     """One immutable file: sorted distinct keys and their values, memory-mapped."""
 
     path: Path
-    keys: Keys
+    high: npt.NDArray[np.uint64]
+    low: npt.NDArray[np.uint64]
     values: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.high)
+
+    @property
+    def keys(self) -> Keys:
+        """The sorted keys as (N, 2), copied into memory."""
+        return np.stack([self.high, self.low], axis=1)
 
     @classmethod
     def write(cls, path: Path, keys: Keys, values: pa.Array) -> None:
@@ -84,8 +94,7 @@ class Segment:
         columns = [_single(table.column(i), kind) for i, kind in enumerate(table.schema.types)]
         if note.get("format") != FORMAT or note.get("checksum") != _checksum(columns):
             raise StoreError(f"{path}: the checksum does not fit the content")
-        keys = np.stack([columns[0].to_numpy(), columns[1].to_numpy()], axis=1)
-        return cls(path, keys, columns[2])
+        return cls(path, columns[0].to_numpy(), columns[1].to_numpy(), columns[2])
 
 
 def _single(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
@@ -145,21 +154,14 @@ class Namespace:
             Which keys are known, (N,) bool, and their values in the order of ``keys[known]``.
         """
         self.refresh()
-        segment = np.full(len(keys), -1, np.int64)
-        row = np.zeros(len(keys), np.int64)
+        row = np.full(len(keys), -1, np.int64)
         parts: list[pa.Array] = []
         base = 0
-        for part in self.segments.values():
-            missing = np.flatnonzero(segment < 0)
-            if not len(missing):
-                break
-            at = find(keys[missing], part.keys)
-            hit = at >= 0
-            segment[missing[hit]] = len(parts)
-            row[missing[hit]] = at[hit] + base
+        for part, missing, at in self._found(keys):
+            row[missing] = at + base
             parts.append(part.values)
-            base += len(part.values)
-        known = segment >= 0
+            base += len(part)
+        known = row >= 0
         values = pa.chunked_array(parts, self.kind).take(pa.array(row[known]))
         return known, values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
 
@@ -167,9 +169,21 @@ class Namespace:
         """Return which keys are known, (N,) bool, without reading values."""
         self.refresh()
         known = np.zeros(len(keys), bool)
-        for part in self.segments.values():
-            known |= find(keys, part.keys) >= 0
+        for _, found, _ in self._found(keys):
+            known[found] = True
         return known
+
+    def _found(self, keys: Keys) -> Iterator[tuple[Segment, npt.NDArray[Any], npt.NDArray[Any]]]:
+        """Yield segments with the numbers of the keys found there first, and where they are."""
+        missing = np.argsort(keys[:, 0])  # sorted needles find their way through the cache
+        for part in self.segments.values():
+            if not len(missing):
+                return
+            at = find(keys[missing], part.high, part.low)
+            hit = at >= 0
+            if hit.any():
+                yield part, missing[hit], at[hit]
+                missing = missing[~hit]
 
     def put(self, keys: Keys, values: pa.Array) -> None:
         """Write distinct keys and their values as one new segment; durable on return."""
@@ -182,19 +196,26 @@ class Namespace:
         self.written += 1
 
     def compact(self) -> int:
-        """Merge all usable segments into one; returns how many were merged."""
+        """Merge small segments into larger ones of up to ``MERGED`` entries, which bounds memory.
+
+        Returns how many were merged.
+        """
         self.refresh()
-        old = list(self.segments.values())
-        if len(old) < 2:
-            return 0
-        keys = np.concatenate([s.keys for s in old])
-        values = pa.chunked_array([s.values for s in old], self.kind)
-        keep = first_of_each(keys)
-        self.put(keys[keep], values.take(pa.array(keep)))
-        for segment in old:
-            segment.path.unlink(missing_ok=True)
+        groups: list[list[Segment]] = [[]]
+        for segment in sorted(self.segments.values(), key=len):
+            if sum(map(len, groups[-1])) + len(segment) > MERGED and groups[-1]:
+                groups.append([])
+            groups[-1].append(segment)
+        groups = [group for group in groups if len(group) > 1]
+        for old in groups:
+            keys = np.concatenate([s.keys for s in old])
+            values = pa.chunked_array([s.values for s in old], self.kind)
+            keep = first_of_each(keys)
+            self.put(keys[keep], values.take(pa.array(keep)))
+            for segment in old:
+                segment.path.unlink(missing_ok=True)
         self.refresh()
-        return len(old)
+        return sum(map(len, groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +250,7 @@ class Store:
                 {
                     "namespace": folder.name,
                     "about": _about(folder),
-                    "entries": sum(len(s.keys) for s in good),
+                    "entries": sum(map(len, good)),
                     "segments": len(opened.segments),
                     "bytes": sum(p.stat().st_size for p in folder.glob("*.arrow")),
                     "bad": dict(opened.skipped),

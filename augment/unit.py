@@ -146,7 +146,7 @@ def keys_of(job: Job, unit: Unit) -> tuple[Keys, npt.NDArray[np.bool_]]:
     held = np.zeros(len(keys), bool)
     maybe = np.flatnonzero(job.suspects(made.text))
     texts = [text.take(pa.array(maybe)) for text in made.text]
-    held[maybe] = find(content_keys([fold(t) for t in texts]), job.guarded) >= 0
+    held[maybe] = find(content_keys([fold(t) for t in texts]), *job.guarded.T) >= 0
     by_source = held.reshape(-1, job.copies + 1)
     return keys, (by_source | by_source[:, :1]).ravel()
 

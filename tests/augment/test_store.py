@@ -135,7 +135,7 @@ def test_find_agrees_with_a_dictionary(there: list, asked: list) -> None:
     stored = np.array(sorted(set(there)), np.uint64).reshape(-1, 2)
     place = {tuple(k): i for i, k in enumerate(stored.tolist())}
     keys = np.array(asked, np.uint64).reshape(-1, 2)
-    assert find(keys, stored).tolist() == [place.get(tuple(k), -1) for k in asked]
+    assert find(keys, *stored.T).tolist() == [place.get(tuple(k), -1) for k in asked]
 
 
 def test_order_is_stable_and_sorts_by_both_halves() -> None:

@@ -1,10 +1,15 @@
 """Speed beside the alternative, measured in the same run: ``make bench``.
 
-Every line prints a figure and its ratio to what it is compared with. Clocks here are noisy: the
-best of several turns counts, for both sides alike. Timings decide no test.
+``make bench WHAT="edits students"`` runs some. Every line prints a figure and its ratio to what it
+is compared with. Clocks here are noisy: the best of several turns counts, for both sides alike.
+Timings decide no test.
 """
 
-from tests.benchmarks import edits
+import sys
+from importlib import import_module
+
+ALL = ("edits", "building", "labelling", "students", "memory")
 
 if __name__ == "__main__":
-    edits.main()
+    for name in sys.argv[1:] or ALL:
+        import_module(f"tests.benchmarks.{name}").main()

@@ -1,8 +1,6 @@
 """Edits of the Tang chain and joining back to text, beside a per-word Python loop of the same law."""
 
 import random
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +10,12 @@ import augment as A
 from augment.batch import TokenBatch, cut
 from augment.draws import Place
 from augment.transforms.replace import WordsByTag
+from augment.variants import variants
+from tests.benchmarks.common import best, borrowed, line, skip, title
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "reviews" / "train.tsv"
 COPIES = 100
+BLOCK = 3000
 
 
 def corpus() -> tuple[list[list[str]], TokenBatch]:
@@ -59,17 +60,9 @@ def loop(rows: list[list[str]], words: dict[int, list[str]], rng: random.Random)
     return done
 
 
-def best(action: Callable[[], object], turns: int = 5) -> float:
-    """Seconds of the fastest turn."""
-    times = []
-    for _ in range(turns):
-        start = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
 def main() -> None:
+    """Print the figures."""
+    title("Edits of the Tang chain, one core")
     rows, batch = corpus()
     tokens = len(batch.words)
     by_length: dict[int, list[str]] = {}
@@ -80,15 +73,34 @@ def main() -> None:
     chain = (A.Mask(0.1) | replace) >> A.SampleNGram(0.25)
     index = np.repeat(np.arange(len(batch)), COPIES)
     copies = np.tile(np.arange(1, COPIES + 1, dtype=np.int32), len(batch))
-    expanded = batch.take(index, copies)
-    edited = chain.apply(expanded, Place(7))
+    blocks = [slice(i, i + BLOCK) for i in range(0, len(index), BLOCK)]  # as `variants` does
+    expanded = [batch.take(index[part], copies[part]) for part in blocks]
+
+    def edit() -> list[TokenBatch]:
+        return [chain.apply(part, Place(7)) for part in expanded]
+
+    edited = edit()
     plain = tokens / best(lambda: loop(rows, by_length, random.Random(7)))
-    edits = tokens * COPIES / best(lambda: chain.apply(expanded, Place(7)))
-    join = len(edited.words) / best(edited.text)
-    print(f"per-word Python loop, joined           {plain / 1e6:6.2f} M tokens/s")
-    print(
-        f"Tang chain, edits                      {edits / 1e6:6.2f} M tokens/s  {edits / plain:5.1f} x"
+    edits = tokens * COPIES / best(edit)
+    join = sum(len(e.words) for e in edited) / best(lambda: [e.text() for e in edited])
+    line("per-word Python loop, joined", plain / 1e6, "M tokens/s")
+    line("edits", edits / 1e6, "M tokens/s", edits / plain, "the loop")
+    line("joining back to text", join / 1e6, "M tokens/s", join / plain, "the loop")
+    text = batch.text()
+    ours = (
+        len(rows)
+        * COPIES
+        / best(lambda: variants(chain, [text], [batch], range(1, COPIES + 1), 7), 3)
     )
-    print(
-        f"joining back to text                   {join / 1e6:6.2f} M tokens/s  {join / plain:5.1f} x"
-    )
+    line("variants, edited and joined", ours, "variants/s")
+    with borrowed("nlpaug") as there:
+        if not there:
+            skip("nlpaug's random word swap", "it cannot be installed here")
+            return
+        from nlpaug.augmenter.word import RandomWordAug
+
+        swap = RandomWordAug(action="swap")
+        texts = text.to_pylist()[:300]
+        theirs = len(texts) / best(lambda: swap.augment(texts, num_thread=1), 3)
+        line("nlpaug, random word swap", theirs, "variants/s")
+        line("variants, beside it", ours, "variants/s", ours / theirs, "nlpaug")

@@ -73,7 +73,10 @@ def _text(column: Any, number: int) -> pa.Array:
     for row, value in enumerate(column):
         if not isinstance(value, str):
             raise CorpusError(f"row {row}, text column {number}: expected text, got {value!r}")
-    return pa.array(column, pa.large_string())
+    try:
+        return pa.array(column, pa.large_string())
+    except UnicodeEncodeError as error:
+        raise CorpusError(f"text column {number}: {error.object!r} is no Unicode text") from error
 
 
 def call(transform: Any, data: Any, **options: Any) -> Any:

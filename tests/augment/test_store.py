@@ -325,7 +325,7 @@ WRITER = textwrap.dedent("""
 """)
 
 
-def test_two_writers_at_once_one_of_them_killed_leave_every_finished_entry_readable(
+def test_lesson_12_two_writers_at_once_one_of_them_killed_leave_every_finished_entry_readable(
     tmp_path: Path,
 ) -> None:
     start = lambda name: subprocess.Popen(

@@ -130,7 +130,9 @@ def test_a_finished_run_is_kept_and_another_recipe_refused(make_set: Make, tmp_p
         D.train(made, student=SMALL, stages=[stage(steps=4)], out=out)
 
 
-def test_each_term_is_logged_and_a_dwarfing_one_warned_of(make_set: Make, tmp_path: Path) -> None:
+def test_lesson_18_each_term_is_logged_and_a_dwarfing_one_warned_of(
+    make_set: Make, tmp_path: Path
+) -> None:
     stages = [stage(steps=4, alpha=0.999999)]
     with pytest.warns(UserWarning, match="change alpha"):
         run = D.train(make_set(), student=SMALL, stages=stages, out=tmp_path / "run")

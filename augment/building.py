@@ -2,15 +2,12 @@
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from augment.annotate.columns import Annotator
 from augment.arrow import whole
@@ -23,6 +20,7 @@ from augment.errors import SetError, SettingsError
 from augment.files import PLAN, begin, claimed, compare
 from augment.keys import content_keys, order
 from augment.progress import progress
+from augment.reading import annotate
 from augment.recipe import fingerprint_of, from_steps, to_steps
 from augment.settings import AugmentSettings, CorpusSettings, Recipe, parse, read_recipe
 from augment.store import Store, identity
@@ -41,8 +39,6 @@ from augment.transforms.protocol import Transform, as_chain
 from augment.unit import Job, Unit, fold, keys_of, letter_sums, narrow, units, write_unit
 
 _CHUNK = 50_000
-_TASK_TEXTS = 2000
-_ROUND_TEXTS = 200_000
 
 
 def build(
@@ -170,7 +166,7 @@ class Build:
             if (self.out / MANIFEST).exists():
                 return self._finished(plan)
             begin(self.out, plan)
-            self._annotate(corpus)
+            annotate(corpus, self._annotator(), self.engine, self.show)
             chain = self.chain.fitted(_Chunks(self._annotator(), corpus))
             job = self._job(chain, corpus, work / ROWS)
             self._write(job, corpus, plan)
@@ -206,42 +202,6 @@ class Build:
 
     def _annotator(self) -> Annotator:
         return Annotator(self.corpus.language, self.chain.tagger_name, self.store)
-
-    def _annotate(self, corpus: Corpus) -> None:
-        """Annotate every distinct text that the store does not know yet."""
-        annotator = self._annotator()
-        job = (self.corpus.language, self.chain.tagger_name, str(self.store.root))
-        total = corpus.train.num_rows * len(corpus.text)
-        with ExitStack() as stack:
-            run: Run | None = None
-            advance = stack.enter_context(progress("reading words", total, self.show))
-            for rows, missing in self._unread(corpus):
-                tasks = [
-                    _copied(missing, i, _TASK_TEXTS) for i in range(0, len(missing), _TASK_TEXTS)
-                ]
-                if run is None and tasks:  # no worker starts for nothing, or for a handful of texts
-                    engine = self.engine if len(tasks) > 1 else Local(1)
-                    run = stack.enter_context(engine.running(job))
-                for _ in run(_annotate_part, tasks) if run else ():
-                    pass
-                advance(rows, "")
-                if len(tasks) > 8:
-                    for space in filter(None, (annotator.words, annotator.tags)):
-                        space.compact()
-
-    def _unread(self, corpus: Corpus) -> Iterator[tuple[int, pa.Array]]:
-        """Yield numbers of rows, and those of their texts that the store does not know, once."""
-        last = self._annotator().last
-        assert last is not None
-        rows, found = 0, []
-        for column in corpus.text:
-            for chunk in corpus.train[column].chunks:
-                found.append(chunk.filter(pa.array(~last.has(content_keys([chunk])))))
-                rows += len(chunk)
-                if sum(map(len, found)) >= _ROUND_TEXTS:
-                    yield rows, pc.unique(pa.chunked_array(found, pa.large_string()))
-                    rows, found = 0, []
-        yield rows, pc.unique(pa.chunked_array(found, pa.large_string()))
 
     def _job(self, chain: Transform, corpus: Corpus, source: Path) -> Job:
         guarded, sums = np.zeros((0, 2), np.uint64), np.zeros(0, np.uint64)
@@ -334,23 +294,3 @@ class _Chunks:
             for chunk in self.corpus.train[column].chunks:
                 for first in range(0, len(chunk), _CHUNK):
                     yield self.annotator.batch(chunk.slice(first, _CHUNK))
-
-
-def _copied(text: pa.Array, first: int, count: int) -> pa.Array:
-    # A slice would send the whole column along with every task.
-    return text.take(pa.array(np.arange(first, min(first + count, len(text)))))
-
-
-def _annotate_part(job: tuple[str, str | None, str], text: pa.Array) -> int:
-    language, tagger, root = job
-    return sum(_annotator_of(language, tagger, root).prepare(text))
-
-
-_ANNOTATORS: dict[tuple[str, str | None, str], Annotator] = {}
-
-
-def _annotator_of(language: str, tagger: str | None, root: str) -> Annotator:
-    key = (language, tagger, root)
-    if key not in _ANNOTATORS:
-        _ANNOTATORS[key] = Annotator(language, tagger, Store(Path(root)))
-    return _ANNOTATORS[key]

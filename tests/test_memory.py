@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[1]
 BUILD = """
 import sys
 from pathlib import Path
-import augment.building, augment.dedupe, augment.store
-augment.building._ROUND_TEXTS = 10_000
+import augment.dedupe, augment.reading, augment.store
+augment.reading._ROUND_TEXTS = 10_000
 augment.store.MERGED = 10_000
 augment.dedupe.PART_ROWS = 10_000
 import augment as A

@@ -108,7 +108,8 @@ class Transform:
         """Return a collate step for a torch ``DataLoader`` over rows that are dicts.
 
         Options: ``seed`` (0), ``language``, ``id`` (a column of row ids; the text's hash when left
-        out), ``then`` (the collate function that follows). Set ``.epoch`` for fresh copies.
+        out), ``then`` (the collate function that follows). Set ``.epoch`` for fresh copies, before
+        the loader is iterated again; loaders with ``persistent_workers`` keep the old one.
         """
         return use.Collate(self, use.names(text), **options)
 

@@ -62,11 +62,22 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
-    if name not in _WHERE:
-        raise AttributeError(f"module 'augment' has no attribute {name!r}")
     # The modules are called building and labelling so that A.build stays the function.
-    value = globals()[name] = getattr(import_module(_WHERE[name]), name)
+    if name in _WHERE:
+        value = getattr(import_module(_WHERE[name]), name)
+    elif name[:1].isupper() and name in (found := _catalogue()):
+        value = found[name]
+    else:
+        raise AttributeError(f"module 'augment' has no attribute {name!r}")
+    globals()[name] = value
     return value
+
+
+def _catalogue() -> dict[str, Any]:
+    """Return the transforms by class name: one line in the catalogue makes a public name."""
+    from augment.transforms import CATALOGUE
+
+    return {kind.__name__: kind for kind in CATALOGUE.values()}
 
 
 def __dir__() -> list[str]:

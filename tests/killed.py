@@ -24,18 +24,23 @@ REVIEWS = Path(__file__).parents[1] / "corpora" / "reviews"
 CHAIN = A.Mask(0.1) >> A.SampleNGram(0.25)
 
 
+def store_of(place: Path, number: str) -> Path:
+    """Return a job's store: its own, or what stands after an @ in its name."""
+    return place / f"{number.split('@')[-1]}-store"
+
+
 def build(place: Path, number: str) -> None:
     A.build(
         REVIEWS / "train.tsv", CHAIN, out=place / number, text="text", label="label",
         validation=REVIEWS / "dev.tsv", copies=20, seed=7, shard_rows=700,
-        store=place / f"{number}-store", show=False,
+        store=store_of(place, number), show=False,
     )  # fmt: skip
 
 
 def label(place: Path, number: str) -> None:
     A.label(
         place / "set", place / "teacher", place / number, threads=1, precision="fp32",
-        store=place / f"{number}-store", show=False,
+        store=store_of(place, number), show=False,
     )  # fmt: skip
 
 

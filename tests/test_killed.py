@@ -9,18 +9,21 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import augment as A
+from augment.errors import SetError
 from augment.store import Store
 from augment.verify import verify
 from tests.augment.tiny import save_classifier
-from tests.killed import CHAIN, REVIEWS
+from tests.killed import CHAIN, REVIEWS, store_of
 
 MOMENTS = [3, pytest.param(50, marks=pytest.mark.slow)]
 
@@ -99,7 +102,7 @@ def test_lesson_05_killed_at_any_moment_and_resumed_is_byte_for_byte_the_undistu
             killed += child.run(name, draws.uniform(0.01, whole))[0] == "killed"
             child.run(name, draws.uniform(0.01, whole))
             assert child.run(name)[0] == "done"
-            out, store = place / name, place / f"{name}-store"
+            out, store = place / name, store_of(place, name)
             assert bytes_of(out) == calm
             assert not [p for p in out.rglob("*") if p.name.endswith(".tmp")]
             if job != "train":
@@ -109,3 +112,41 @@ def test_lesson_05_killed_at_any_moment_and_resumed_is_byte_for_byte_the_undistu
             shutil.rmtree(store, ignore_errors=True)
         assert killed >= moments / 2, "most moments must hit a living process"
     shutil.rmtree(place / f"{job}-calm")
+
+
+@pytest.mark.parametrize("job", ["build", "label"])
+def test_lesson_12_two_at_once_on_one_store_and_one_killed_leave_the_other_whole(
+    job: str, place: Path
+) -> None:
+    with nursery(job, place) as one, nursery(job, place) as other, ThreadPoolExecutor(2) as pool:
+        assert one.run("calm")[0] == "done"
+        for number, share in enumerate((0.3, 0.6)):
+            names = [f"{who}-{number}@shared-{job}-{number}" for who in ("one", "other")]
+            whole = one.run("pace")[1]
+            shutil.rmtree(place / "pace")
+            shutil.rmtree(store_of(place, "pace"))
+            killed = pool.submit(one.run, names[0], share * whole)
+            calm = pool.submit(other.run, names[1])
+            killed.result()
+            assert calm.result()[0] == "done"
+            assert bytes_of(place / names[1]) == bytes_of(place / "calm")
+            assert damage(store_of(place, names[1])) == []
+            assert one.run(names[0])[0] == "done"
+            assert bytes_of(place / names[0]) == bytes_of(place / "calm")
+    shutil.rmtree(place / "calm")
+    shutil.rmtree(store_of(place, "calm"))
+
+
+def test_lesson_12_a_second_build_into_one_folder_is_told_what_it_meets(place: Path) -> None:
+    with nursery("build", place) as child, ThreadPoolExecutor(1) as pool:
+        whole = child.run("first")[1]
+        shutil.rmtree(place / "first")
+        shutil.rmtree(store_of(place, "first"))
+        running = pool.submit(child.run, "first")
+        time.sleep(whole / 3)
+        with pytest.raises(SetError, match="another process is at work in it; wait for it"):
+            A.build(["a text"], CHAIN, out=place / "first", copies=1, show=False)
+        assert running.result()[0] == "done"
+        with pytest.raises(SetError, match="begun with other settings"):
+            A.build(["a text"], CHAIN, out=place / "first", copies=1, show=False)
+    assert verify(place / "first", store=store_of(place, "first")) == []

@@ -53,3 +53,19 @@ def test_every_public_name_is_there_and_no_other() -> None:
     assert dir(A) == sorted(A.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'Maks'"):
         _ = A.Maks
+
+
+def test_one_line_in_the_catalogue_makes_a_public_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    import augment as A
+    from augment.transforms import CATALOGUE
+
+    class Shout(A.Mask):
+        """Stands for a new transform."""
+
+    with pytest.raises(AttributeError, match="no attribute 'Shout'"):
+        A.Shout  # noqa: B018
+    monkeypatch.setitem(CATALOGUE, "shout", Shout)
+    try:
+        assert A.Shout is Shout
+    finally:
+        vars(A).pop("Shout", None)

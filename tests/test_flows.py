@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.augment.corpus_rows import REVIEWS
+from tests.augment.tiny import save_classifier
+
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "data" / "glue"
 BIN = Path(sys.executable).parent
@@ -74,3 +77,51 @@ def test_pairs_and_regression_go_through_the_whole_flow(name: str, tmp_path: Pat
     found = json.loads((tmp_path / "student" / "run.json").read_text())["metrics"]["validation"]
     wanted = {"accuracy", "f1"} if name == "mrpc" else {"pearson", "spearman"}
     assert wanted <= found.keys()
+
+
+TEXTS_ALONE = """
+[corpus]
+train = "texts.jsonl"
+text = ["text"]
+
+[augment]
+copies = 3
+seed = 7
+steps = [{ mask = { rate = 0.1 } }, { ngram = { rate = 0.3 } }]
+
+[teacher]
+model = "teacher"
+max_tokens = 32
+
+[student]
+hidden = 8
+head = 8
+dims = 16
+
+[[stage]]
+steps = 30
+batch = 8
+"""
+
+
+def test_lesson_10_a_corpus_of_texts_alone_goes_through_every_command(tmp_path: Path) -> None:
+    lines = (json.dumps({"text": row["text"]}) for row in REVIEWS)
+    (tmp_path / "texts.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "recipe.toml").write_text(TEXTS_ALONE, encoding="utf-8")
+    save_classifier(tmp_path / "teacher", ("bad", "good"))
+    store, recipe = tmp_path / "store", str(tmp_path / "recipe.toml")
+    places = {name: str(tmp_path / name) for name in ("set", "labelled", "run")}
+    augment, distill = str(BIN / "augment"), str(BIN / "distill")
+    sh(augment, "build", recipe, "--out", places["set"], store=store)
+    told = sh(
+        augment, "label", recipe, "--set", places["set"], "--out", places["labelled"], store=store
+    )
+    assert "0 known to the store" in told
+    sh(distill, "train", recipe, "--set", places["labelled"], "--out", places["run"], store=store)
+    run = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+    assert run["set"]["task"]["classes"] == ["bad", "good"], "the classes are the teacher's"
+    assert (tmp_path / "run" / "model.safetensors").exists()
+    report = sh(
+        distill, "report", places["run"], "--teacher", str(tmp_path / "teacher"), store=store
+    )
+    assert "agreement" in report

@@ -206,7 +206,7 @@ def verify_store(store: StoreOption = None) -> None:
 
 @store_app.command()
 def compact(store: StoreOption = None) -> None:
-    """Merge each namespace's segments into one."""
+    """Merge each namespace's small segments into larger ones."""
     found = _store(store)
     for folder in found.namespaces():
         merged = found.open(folder).compact()

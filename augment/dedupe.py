@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from augment.files import mapped
 from augment.keys import Keys
 
 PART_ROWS = 500_000
@@ -60,7 +61,7 @@ class Dedupe:
 
     def keep(self) -> Mask:
         """Return which rows stay, (rows,), mapped from a file."""
-        keep = np.memmap(self.folder / "keep", np.bool_, "w+", shape=(self.rows,))
+        keep: Mask = mapped(self.folder / "keep", np.bool_, (self.rows,))
         for path in self._paths():
             records = np.fromfile(path, np.uint64).reshape(-1, 3)
             stays = first_or_original(records[:, :2], (records[:, 2] & np.uint64(1)) > 0)

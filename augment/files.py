@@ -51,8 +51,9 @@ def claimed(
 ) -> Iterator[None]:
     """Hold a folder while working in it: new, empty, or one that was begun here before.
 
-    The lock is the kernel's, so one that a killed process held is free again. A folder that was
-    made here and is still empty on leaving goes.
+    The lock is the kernel's, so one that a killed process held is free again. When an error of the
+    input leaves before any work was done, so do the plan, and the folder if it was made here. Of
+    several processes that train together the first one claims.
 
     Args:
         out: the folder.
@@ -63,6 +64,9 @@ def claimed(
     """
     from filelock import FileLock, Timeout
 
+    if _follower():
+        yield
+        return
     if out.exists() and not out.is_dir():
         raise error(f"{out}: is a file; choose a folder")
     names = {path.name for path in out.iterdir()} if out.exists() else set()
@@ -80,9 +84,11 @@ def claimed(
             f"{out}: another process is at work in it; wait for it, or choose another folder"
         ) from None
     try:
-        for left in out.rglob(".*.tmp"):  # half a file of a process that was killed
-            left.unlink()
         yield
+    except TransfersetError:
+        if {path.name for path in out.iterdir()} == {_LOCK, PLAN}:
+            (out / PLAN).unlink()
+        raise
     finally:
         (out / _LOCK).unlink(missing_ok=True)
         lock.release()
@@ -98,10 +104,47 @@ def begin(out: Path, plan: Mapping[str, Any], error: type[TransfersetError] = Se
         SetError: the folder was begun under other settings (or ``error``).
     """
     path = out / PLAN
+    if _follower():
+        return
     if path.exists():
-        compare(out, json.loads(path.read_text(encoding="utf-8")), plan, error)
+        compare(out, read_json(path, error), plan, error)
+        for left in (*out.glob(".*.tmp"), *out.glob("data/.*.tmp")):  # of a process that was killed
+            left.unlink(missing_ok=True)
         return
     write_atomic(path, json.dumps(plan, indent=1, ensure_ascii=False).encode())
+
+
+def _follower() -> bool:
+    # torchrun and accelerate number the processes that train together.
+    return os.environ.get("RANK", "0") != "0"
+
+
+def read_json(path: Path, error: type[TransfersetError] = SetError) -> dict[str, Any]:
+    """Return the object a JSON file holds.
+
+    Raises:
+        SetError: it cannot be read, or holds something else (or ``error``).
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise error(f"{path}: cannot be read ({problem}); choose another folder") from problem
+    if not isinstance(found, dict):
+        raise error(f"{path}: not what this library writes; choose another folder")
+    return found
+
+
+def mapped(path: Path, kind: Any, shape: tuple[int, ...]) -> Any:
+    """Return a new array of zeros that lives in a file; its room is taken at once.
+
+    Without that a full disk would show as a crash at some later write.
+    """
+    import numpy as np
+
+    size = int(np.prod(shape)) * np.dtype(kind).itemsize
+    with open(path, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(size, 1))
+    return np.memmap(path, kind, "r+", shape=shape)
 
 
 def compare(

@@ -18,7 +18,7 @@ from augment.arrow import rows as lists_of
 from augment.dedupe import Dedupe
 from augment.digest import content_digest
 from augment.errors import SetError, SettingsError, TeacherError
-from augment.files import PLAN, begin, claimed, compare
+from augment.files import PLAN, begin, claimed, compare, mapped
 from augment.keys import Keys, content_keys
 from augment.progress import progress
 from augment.settings import LabelSettings, Recipe, TeacherSettings, parse, read_recipe
@@ -118,7 +118,7 @@ def label(
         if (out / MANIFEST).exists():
             done = TransferSet.open(out)
             compare(out, (done.manifest.teacher or {}).get("plan", {}), plan)
-            texts = int((done.manifest.teacher or {})["texts"])
+            texts = int((done.manifest.teacher or {}).get("texts", 0))
             return Labelling(done, texts, texts, 0, _accuracies(done))
         begin(out, plan)
         try:
@@ -205,7 +205,7 @@ def _parts(source: TransferSet, work: Path) -> list[_Part]:
     work.mkdir(exist_ok=True)
     shards = [(split, s) for split in source.splits for s in source.manifest.splits[split]]
     rows = sum(shard.rows for _, shard in shards)
-    keys = np.memmap(work / "keys", np.uint64, "w+", shape=(max(rows, 1), 2))
+    keys = mapped(work / "keys", np.uint64, (max(rows, 1), 2))
     dedupe = Dedupe(work / "dedupe", rows)
     at = 0
     with dedupe.adding() as add:
@@ -245,15 +245,19 @@ def _ask(
             ready = sum(len(keys) for _, keys in waiting)
             if ready and (ready >= window or number == len(parts)):
                 texts_ = pa.concat_tables([table for table, _ in waiting])
-                columns = [texts_[name].to_pylist() for name in source.text]
-                pending = _Pending(space, np.concatenate([keys for _, keys in waiting]))
+                keys = np.concatenate([keys for _, keys in waiting])
                 waiting = []
-                try:
-                    for rows, logits in teacher.logits(columns):
-                        pending.add(rows, logits)
-                        advance(len(rows), note)
-                finally:
-                    pending.flush()
+                for first in range(0, ready, window):
+                    some = texts_.slice(first, window)
+                    columns = [some[name].to_pylist() for name in source.text]
+                    pending = _Pending(space, keys[first : first + window])
+                    try:
+                        for rows, logits in teacher.logits(columns):
+                            pending.add(rows, logits)
+                            advance(len(rows), note)
+                    finally:
+                        pending.flush()
+    space.refresh()
     if missing and len(space.segments) > 8:
         space.compact()
 
@@ -321,8 +325,10 @@ def _accuracies(done: TransferSet) -> dict[str, float]:
     if done.task.kind == "regression":
         return found
     for split in done.splits:
+        if split == "train":
+            continue
         table = done.read(split)
-        if split == "train" or "label" not in table.column_names:
+        if "label" not in table.column_names:
             continue
         table = table.filter(table["label"].is_valid())
         if not table.num_rows:

@@ -154,16 +154,16 @@ class Namespace:
             Which keys are known, (N,) bool, and their values in the order of ``keys[known]``.
         """
         self.refresh()
-        row = np.full(len(keys), -1, np.int64)
-        parts: list[pa.Array] = []
-        base = 0
-        for part, missing, at in self._found(keys):
-            row[missing] = at + base
-            parts.append(part.values)
-            base += len(part)
-        known = row >= 0
-        values = pa.chunked_array(parts, self.kind).take(pa.array(row[known]))
-        return known, values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+        place = np.full(len(keys), -1, np.int64)
+        parts: list[pa.Array] = [pa.array([], self.kind)]
+        count = 0
+        for part, asked, at in self._found(keys):
+            # One segment after another: a take over all of them would copy them whole.
+            parts.append(part.values.take(pa.array(at)))
+            place[asked] = count + np.arange(len(at))
+            count += len(at)
+        known = place >= 0
+        return known, pa.concat_arrays(parts).take(pa.array(place[known]))
 
     def has(self, keys: Keys) -> npt.NDArray[np.bool_]:
         """Return which keys are known, (N,) bool, without reading values."""

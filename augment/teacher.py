@@ -121,11 +121,13 @@ class Teacher:
         limits = (getattr(config, "max_position_embeddings", None), tokenizer.model_max_length)
         max_tokens = min(max_tokens, *(limit for limit in limits if limit))
         precision = resolve(precision)
+        weights = _weights(model)
+        words = xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode())
         fingerprint = identity(
             what="logits",
-            weights=_weights(model),
+            weights=weights,
             config={k: v for k, v in config.to_dict().items() if k not in _VOLATILE},
-            tokenizer=xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode()),
+            tokenizer=words,
             mask=tokenizer.mask_token or tokenizer.unk_token,
             inputs=tokenizer.model_input_names,
             max_tokens=max_tokens,
@@ -137,6 +139,8 @@ class Teacher:
             "name": name,
             "folder": str(Path(folder).resolve()) if Path(folder).is_dir() else folder,
             "fingerprint": fingerprint,
+            "weights": weights,
+            "tokenizer": words,
             "precision": precision,
             "max_tokens": max_tokens,
             "classes": list(classes),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from augment.errors import SettingsError
 from augment.store import identity
 
 I64 = npt.NDArray[np.int64]
+_ONE_AT_A_TIME = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def tokenizer_identity(language: str) -> str:
 def tokenize(text: pa.Array, language: str) -> Words:
     """Cut N texts (no nulls) into words."""
     nlp = blank(language)
-    with nlp.memory_zone():
+    with _ONE_AT_A_TIME, nlp.memory_zone():  # the zone belongs to the vocabulary all threads share
         parts = [_characters(nlp, t) for t in text.to_pylist()]
     counts = np.array([len(p) for p in parts], np.int64)
     spans = np.concatenate(parts) if parts else np.zeros((0, 2), np.int64)

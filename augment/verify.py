@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -90,9 +91,12 @@ def _content(found: TransferSet) -> Iterator[str]:
     if content_digest(found.batches("train")) != found.manifest.digest:
         yield "train: the content digest does not fit the manifest's"
     counts = found.manifest.counts
-    if counts:
-        made = counts["source_rows"] * (1 + counts["copies_per_row"])
-        left = made - counts["duplicates"] - counts["guarded"]
+    wanted = ("source_rows", "copies_per_row", "duplicates", "guarded")
+    if missing := [name for name in wanted if counts and name not in counts]:
+        yield f"manifest.json: the counts lack {', '.join(missing)}"
+    elif counts:
+        source, copies, duplicates, guarded = (counts[name] for name in wanted)
+        left = source * (1 + copies) - duplicates - guarded
         if left != found.rows("train"):
             yield f"train: {found.rows('train')} rows, the counts make {left}"
 
@@ -110,15 +114,17 @@ def _logits(found: TransferSet, rows: int) -> Iterator[str]:
     except ResourceError as error:
         warnings.warn(f"no logits were recomputed: {error}", stacklevel=3)
         return
-    if teacher.identity != about["fingerprint"]:
-        yield f"{folder}: no longer the teacher that labelled this set (weights or tokenizer)"
+    # The whole identity knows the device and the libraries too, which may differ here.
+    changed = [part for part in ("weights", "tokenizer") if teacher.about[part] != about.get(part)]
+    if changed:
+        what = " and ".join(changed)
+        yield f"{folder}: no longer the teacher that labelled this set (other {what})"
         return
     order = about["plan"]["class order"]
     draws = np.random.default_rng(int(found.manifest.digest[:16], 16))
     for split in found.splits:
-        table = found.read(split, [*found.text, "logits"])
-        at = np.sort(draws.permutation(table.num_rows)[:rows])
-        table = table.take(pa.array(at))
+        at = np.unique(draws.integers(0, found.rows(split), rows))
+        table = _taken(found, split, at)
         kept = matrix(whole(table["logits"]))
         again = np.empty_like(kept)
         for where, logits in teacher.logits([table[name].to_pylist() for name in found.text]):
@@ -132,6 +138,18 @@ def _logits(found: TransferSet, rows: int) -> Iterator[str]:
                 f"{split}: {int(wrong.sum())} of {len(at)} logits asked for again came out "
                 f"otherwise, first in row {row}"
             )
+
+
+def _taken(found: TransferSet, split: str, at: npt.NDArray[np.int64]) -> pa.Table:
+    """Return some rows of a split, one shard in memory at a time."""
+    parts, begin = [], 0
+    for shard in found.manifest.splits[split]:
+        mine = at[(at >= begin) & (at < begin + shard.rows)] - begin
+        begin += shard.rows
+        if len(mine):
+            table = found.table(shard, [*found.text, "logits"])
+            parts.append(table.combine_chunks().take(pa.array(mine)))
+    return pa.concat_tables(parts)
 
 
 def _segments(found: TransferSet, store: str | Path | None) -> Iterator[str]:

@@ -99,7 +99,7 @@ def report(
 
 def _same_set(runs: Sequence[Run]) -> TransferSet:
     digests = {run.record["set"]["digest"] for run in runs}
-    tests = [TransferSet.open(run.record["trained_on"]) for run in runs]
+    tests = [TransferSet.open(str(run.record.get("trained_on", ""))) for run in runs]
     for run, found in zip(runs, tests, strict=True):
         if found.identity != run.record["set"]["digest"]:
             raise RunError(

@@ -10,19 +10,23 @@ import copy
 import json
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 import transformers
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
+from augment.errors import MachineError
 from augment.files import replacing
+from augment.progress import quiet
 from augment.transferset import Task
 from distill.buckets import WINDOW, loader
 from distill.errors import RunError
@@ -152,7 +156,7 @@ class ResumableTrainer(Trainer):  # type: ignore[misc]
             "mark": self.mark,
         }
         header = {name: json.dumps(value) for name, value in notes.items()}
-        with replacing(self.checkpoint) as temporary:
+        with unwritten(self.checkpoint), replacing(self.checkpoint) as temporary:
             save_file(tensors, temporary, metadata=header)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -198,7 +202,9 @@ class _Saves(TrainerCallback):  # type: ignore[misc]
         self.last = time.monotonic()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if control.should_log and time.monotonic() - self.last >= SECONDS:
+        # Not after the last step: going on from there, the Trainer would make one step too many.
+        due = state.global_step < state.max_steps and time.monotonic() - self.last >= SECONDS
+        if control.should_log and due:
             control.should_save = True
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -221,6 +227,28 @@ def read(path: Path, *, tensors: bool = True) -> tuple[dict[str, Any], dict[str,
     except Exception as error:
         raise RunError(
             f"{path}: not a whole checkpoint ({error}); delete it to train from the start"
+        ) from error
+
+
+def save(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a plain transformers folder.
+
+    Raises:
+        MachineError: the disk refuses.
+    """
+    with quiet(), unwritten(folder):
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def unwritten(path: Path) -> Iterator[None]:
+    """Say what a full disk means; safetensors has an error of its own for it."""
+    try:
+        yield
+    except SafetensorError as error:
+        raise MachineError(
+            f"{path}: cannot be written ({error}); make room, the same command goes on from there"
         ) from error
 
 

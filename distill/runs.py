@@ -16,13 +16,12 @@ import pyarrow.compute as pc
 import torch
 
 from augment.files import PLAN, begin, claimed, compare, write_atomic
-from augment.progress import quiet
 from augment.transferset import TransferSet
 from distill.errors import RunError, StageError
 from distill.evaluation import evaluate
 from distill.examples import Examples, read_examples
 from distill.recipe import DEFAULT_STAGES, StageSettings, StudentSettings
-from distill.resume import STATE, read
+from distill.resume import STATE, read, save
 from distill.students.bilstm import BiLSTMForSequenceClassification
 from distill.students.build import Vocabulary, bilstm, vocabulary
 from distill.trainer import StageResult, check, run_stage
@@ -200,9 +199,7 @@ def _train(
         for split, examples in material.splits.items()
         if split != "train"
     }
-    with quiet():
-        model.save_pretrained(folder)
-        material.words.tokenizer.save_pretrained(folder)
+    save(model, material.words.tokenizer, folder)
     return {"trained_on": str(opened.path.resolve())} | _outcome(material, results, metrics)
 
 

@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from augment.errors import ResourceError
-from augment.files import PLAN, begin, claimed, compare, write_atomic
+from augment.files import PLAN, begin, claimed, compare, read_json, write_atomic
 from augment.machine import resolve
 from augment.progress import quiet
 from augment.settings import TeacherSettings, model_folder
@@ -30,7 +30,7 @@ from augment.transferset import TransferSet
 from distill.errors import RunError, StageError
 from distill.evaluation import evaluate
 from distill.examples import Examples, read_examples
-from distill.resume import STATE, ResumableTrainer
+from distill.resume import STATE, ResumableTrainer, save
 from distill.trainer import own_randomness, steps_of_epochs
 
 TEACHER = "teacher.json"
@@ -80,7 +80,7 @@ def fine_tune(
     plan = {"settings": asdict(settings), "digest": opened.identity}
     with claimed(folder, "a teacher", TEACHER, RunError):
         if (folder / TEACHER).exists():
-            record = json.loads((folder / TEACHER).read_text(encoding="utf-8"))
+            record = read_json(folder / TEACHER, RunError)
             compare(folder, record, plan, RunError)
             return Taught(folder, record)
         begin(folder, plan, RunError)
@@ -110,9 +110,7 @@ def _teach(
         outcome = _fit(model, examples, held_out.get("validation"), opened, settings, folder, shown)
     model.eval()
     metrics = {split: evaluate(model, rows, opened.task) for split, rows in held_out.items()}
-    with quiet():
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+    save(model, tokenizer, folder)
     return {
         "base": settings.base,
         "rows": len(examples),

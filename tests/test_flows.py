@@ -82,6 +82,7 @@ def test_pairs_and_regression_go_through_the_whole_flow(name: str, tmp_path: Pat
 TEXTS_ALONE = """
 [corpus]
 train = "texts.jsonl"
+validation = "held-out.jsonl"
 text = ["text"]
 
 [augment]
@@ -104,9 +105,11 @@ batch = 8
 """
 
 
+@pytest.mark.slow
 def test_lesson_10_a_corpus_of_texts_alone_goes_through_every_command(tmp_path: Path) -> None:
-    lines = (json.dumps({"text": row["text"]}) for row in REVIEWS)
-    (tmp_path / "texts.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    lines = [json.dumps({"text": row["text"]}) for row in REVIEWS]
+    (tmp_path / "texts.jsonl").write_text("\n".join(lines[5:]), encoding="utf-8")
+    (tmp_path / "held-out.jsonl").write_text("\n".join(lines[:5]), encoding="utf-8")
     (tmp_path / "recipe.toml").write_text(TEXTS_ALONE, encoding="utf-8")
     save_classifier(tmp_path / "teacher", ("bad", "good"))
     store, recipe = tmp_path / "store", str(tmp_path / "recipe.toml")

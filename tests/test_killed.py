@@ -1,6 +1,6 @@
 """Lesson 5: SIGKILL at random moments, resumed and killed again, ends as if nothing had happened.
 
-Three moments each in every run of the tests, fifty in the slow ones; ``tests/killed.py`` is what
+Two moments each in every run of the tests, fifty in the slow ones; ``tests/killed.py`` is what
 gets killed.
 """
 
@@ -25,7 +25,7 @@ from augment.verify import verify
 from tests.augment.tiny import save_classifier
 from tests.killed import CHAIN, REVIEWS, store_of
 
-MOMENTS = [3, pytest.param(50, marks=pytest.mark.slow)]
+MOMENTS = [2, pytest.param(50, marks=pytest.mark.slow)]
 
 
 class Nursery:
@@ -114,7 +114,7 @@ def test_lesson_05_killed_at_any_moment_and_resumed_is_byte_for_byte_the_undistu
     shutil.rmtree(place / f"{job}-calm")
 
 
-@pytest.mark.parametrize("job", ["build", "label"])
+@pytest.mark.parametrize("job", ["build", pytest.param("label", marks=pytest.mark.slow)])
 def test_lesson_12_two_at_once_on_one_store_and_one_killed_leave_the_other_whole(
     job: str, place: Path
 ) -> None:

@@ -10,6 +10,7 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, ClassVar, Self, overload
 
 import numpy as np
@@ -295,17 +296,20 @@ def extend(table: pa.LargeStringArray, strings: pa.Array) -> tuple[I32, pa.Large
     Remembered for the last few tables: the blocks of a large batch share theirs.
     """
     key = (id(table), id(strings))
-    if key in _EXTENDED:
-        return _EXTENDED[key][2:]
+    if (found := _EXTENDED.get(key)) is not None:
+        return found[2:]
     wanted = strings.cast(pa.large_string())
     new = pc.unique(wanted.filter(pc.invert(pc.is_in(wanted, table))))
     whole = pa.concat_arrays([table, new]) if len(new) else table
     codes = pc.index_in(wanted, whole).to_numpy(zero_copy_only=False).astype(np.int32)
-    _EXTENDED[key] = (table, strings, codes, whole)  # the arrays live on, so their ids stay theirs
-    if len(_EXTENDED) > _REMEMBERED:
-        _EXTENDED.pop(next(iter(_EXTENDED)), None)
+    with _EXTENDING:
+        # The arrays live on in here, so their ids stay theirs.
+        _EXTENDED[key] = (table, strings, codes, whole)
+        if len(_EXTENDED) > _REMEMBERED:
+            del _EXTENDED[next(iter(_EXTENDED))]
     return codes, whole
 
 
 _EXTENDED: dict[tuple[int, int], tuple[pa.Array, pa.Array, I32, pa.Array]] = {}
 _REMEMBERED = 16
+_EXTENDING = Lock()

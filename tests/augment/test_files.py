@@ -85,3 +85,23 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None
         raise OSError("full")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_foreign_plan_is_refused_and_nothing_is_swept(tmp_path: Path) -> None:
+    (tmp_path / PLAN).write_text("[1]", encoding="utf-8")
+    (tmp_path / "src").mkdir()
+    for name in (".draft.tmp", "src/.draft.tmp"):
+        (tmp_path / name).write_text("mine", encoding="utf-8")
+    with (
+        pytest.raises(SetError, match="not what this library writes; choose another folder"),
+        claimed(tmp_path, "a transfer set", "manifest.json"),
+    ):
+        begin(tmp_path, {"seed": 1})
+    (tmp_path / PLAN).write_text("{", encoding="utf-8")
+    with (
+        pytest.raises(SetError, match="plan.json: cannot be read"),
+        claimed(tmp_path, "a transfer set", "manifest.json"),
+    ):
+        begin(tmp_path, {"seed": 1})
+    assert (tmp_path / "src" / ".draft.tmp").exists()
+    assert (tmp_path / ".draft.tmp").exists()

@@ -233,5 +233,5 @@ def test_a_worker_reads_the_settings_of_any_ablation(make_set: Make, tmp_path: P
     settings = AblateSettings(steps=4, choose_learning_rate=(1.0, 0.1), choose_steps=True)
     told = json.loads(job(make_set(copies=1), SMALL, settings, tmp_path))
     read = AblateSettings(**told["settings"])
-    assert (read.steps, read.batch, read.choose_learning_rate) == (4, 50, ())
+    assert (read.steps, read.batch, list(read.choose_learning_rate)) == (4, 50, [])
     assert StudentSettings(**told["student"]) == SMALL

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 import distill as D
 from augment.transferset import TransferSet
 from distill import resume
-from distill.errors import RunError
+from distill.errors import RunError, StageError
 from distill.recipe import StudentSettings
 from distill.resume import STATE
 
@@ -128,3 +128,40 @@ def test_a_damaged_checkpoint_is_named_with_its_remedy(
     (out / STATE).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(RunError, match="not a whole checkpoint .*delete it to train"):
         D.train(made, student=STUDENT, stages=stages, out=out)
+
+
+def test_no_checkpoint_follows_the_last_step(
+    make_set: Make, tmp_path: Path, kill: Callable[[int], None]
+) -> None:
+    # The Trainer would go on from one with a step too many.
+    stages = [D.Stage(steps=7, batch=3, select="last", evaluations=1)]
+    kill(7)
+    D.train(make_set(), student=STUDENT, stages=stages, out=tmp_path / "run")
+    kill(6)
+    with pytest.raises(Killed):
+        D.train(make_set("b"), student=STUDENT, stages=stages, out=tmp_path / "other")
+
+
+def test_the_remedy_of_an_error_may_be_tried_in_the_same_folder(
+    make_set: Make, tmp_path: Path
+) -> None:
+    made, out = make_set(logits=False), tmp_path / "run"
+    with pytest.raises(StageError, match="hard-cross-entropy"):
+        D.train(made, student=STUDENT, stages=[D.Stage(steps=3, batch=3)], out=out)
+    assert not out.exists()
+    hard = D.Stage(steps=3, batch=3, objective="hard-cross-entropy")
+    assert D.train(made, student=STUDENT, stages=[hard], out=out).metrics
+
+
+def test_of_processes_that_train_together_the_first_one_claims(
+    make_set: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from augment.files import begin, claimed
+
+    with claimed(tmp_path / "run", "a run", "run.json", RunError):
+        with pytest.raises(RunError, match="another process"):
+            claimed(tmp_path / "run", "a run", "run.json", RunError).__enter__()
+        monkeypatch.setenv("RANK", "1")
+        with claimed(tmp_path / "run", "a run", "run.json", RunError):
+            begin(tmp_path / "run", {"seed": 1}, RunError)
+        assert not (tmp_path / "run" / "plan.json").exists()

@@ -119,15 +119,9 @@ def test_threads_are_put_back_after_labelling(folder: Path) -> None:
 
 
 def test_the_number_of_rows_in_a_batch_follows_from_their_length_alone() -> None:
-    assert [rows_per_batch(n) for n in (1, 16, 17, 64, 128, 512, 5000)] == [
-        128,
-        128,
-        64,
-        32,
-        16,
-        4,
-        4,
-    ]
+    lengths = (1, 12, 13, 24, 25, 128, 5000)
+    assert [rows_per_batch(n) for n in lengths] == [64, 64, 32, 32, 16, 4, 4]
+    assert [rows_per_batch(n, "cuda") for n in lengths] == [1024, 1024, 1024, 1024, 1024, 256, 4]
 
 
 def test_precision_is_what_was_asked_or_what_the_hardware_has() -> None:

@@ -1,7 +1,9 @@
 """Edits of the Tang chain and joining back to text, beside a per-word Python loop of the same law."""
 
 import random
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -97,6 +99,7 @@ def main() -> None:
         if not there:
             skip("nlpaug's random word swap", "it cannot be installed here")
             return
+        sys.modules.setdefault("gdown", ModuleType("gdown"))  # its downloader, of no use here
         from nlpaug.augmenter.word import RandomWordAug
 
         swap = RandomWordAug(action="swap")

@@ -100,7 +100,7 @@ def main() -> None:
 
 def _inference(ours: Any, words: Any, dev: Examples) -> None:
     title("Inference on SST-2's dev sentences, all cores")
-    batches = [dev.batch(part) for part in Buckets(dev.lengths, 32, 0)]
+    batches = [dev.batch(np.array(part)) for part in Buckets(dev.lengths, 32, 0)]
     for batch in batches:
         batch.pop("labels"), batch.pop("logits")
 

@@ -11,6 +11,12 @@ from augment.errors import SetError, TransfersetError
 
 PLAN = "plan.json"
 _LOCK = ".lock"
+# What a killed process leaves; the last pattern is safetensors' own.
+_LEFT = (".*.tmp", "data/.*.tmp", ".tmp*")
+    ".*.tmp",
+    "data/.*.tmp",
+    ".tmp*",
+)  # by a process that was killed; the last are safetensors'
 
 
 @contextmanager
@@ -108,8 +114,9 @@ def begin(out: Path, plan: Mapping[str, Any], error: type[TransfersetError] = Se
         return
     if path.exists():
         compare(out, read_json(path, error), plan, error)
-        for left in (*out.glob(".*.tmp"), *out.glob("data/.*.tmp")):  # of a process that was killed
-            left.unlink(missing_ok=True)
+        for pattern in _LEFT:
+            for left in out.glob(pattern):
+                left.unlink(missing_ok=True)
         return
     write_atomic(path, json.dumps(plan, indent=1, ensure_ascii=False).encode())
 

@@ -119,6 +119,8 @@ def label(
             done = TransferSet.open(out)
             compare(out, (done.manifest.teacher or {}).get("plan", {}), plan)
             texts = int((done.manifest.teacher or {}).get("texts", 0))
+            (out / PLAN).unlink(missing_ok=True)  # of a process killed just before it did so
+            shutil.rmtree(out / WORK, ignore_errors=True)
             return Labelling(done, texts, texts, 0, _accuracies(done))
         begin(out, plan)
         try:

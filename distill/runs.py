@@ -155,15 +155,21 @@ def train(
         if (folder / RUN).exists():
             done = Run.open(folder)
             compare(folder, done.record, plan, RunError)
+            _sweep(folder)
             return done
         _refuse_early(opened, stages)
         begin(folder, plan, RunError)
         record = plan | _train(opened, student, stages, folder, show)
         text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
         write_atomic(folder / RUN, text.encode())
-        (folder / STATE).unlink(missing_ok=True)
-        (folder / PLAN).unlink(missing_ok=True)
+        _sweep(folder)
     return Run(folder, record)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what only an unfinished run needs; a kill may have come just before this."""
+    for name in (STATE, PLAN):
+        (folder / name).unlink(missing_ok=True)
 
 
 def _train(

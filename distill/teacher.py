@@ -82,13 +82,13 @@ def fine_tune(
         if (folder / TEACHER).exists():
             record = read_json(folder / TEACHER, RunError)
             compare(folder, record, plan, RunError)
-            return Taught(folder, record)
-        begin(folder, plan, RunError)
-        record = plan | _teach(opened, settings, folder, show)
-        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-        write_atomic(folder / TEACHER, text.encode())
-        (folder / STATE).unlink(missing_ok=True)
-        (folder / PLAN).unlink(missing_ok=True)
+        else:
+            begin(folder, plan, RunError)
+            record = plan | _teach(opened, settings, folder, show)
+            text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+            write_atomic(folder / TEACHER, text.encode())
+        for name in (STATE, PLAN):  # also those of a process killed between these lines
+            (folder / name).unlink(missing_ok=True)
     return Taught(folder, record)
 
 

@@ -13,10 +13,6 @@ PLAN = "plan.json"
 _LOCK = ".lock"
 # What a killed process leaves; the last pattern is safetensors' own.
 _LEFT = (".*.tmp", "data/.*.tmp", ".tmp*")
-    ".*.tmp",
-    "data/.*.tmp",
-    ".tmp*",
-)  # by a process that was killed; the last are safetensors'
 
 
 @contextmanager

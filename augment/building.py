@@ -168,7 +168,7 @@ class Build:
             begin(self.out, plan)
             annotate(corpus, self._annotator(), self.engine, self.show)
             chain = self.chain.fitted(_Chunks(self._annotator(), corpus))
-            job = self._job(chain, corpus, work / ROWS)
+            job = self._job(chain, corpus, plan, work / ROWS)
             self._write(job, corpus, plan)
         finally:
             shutil.rmtree(work, ignore_errors=True)
@@ -203,7 +203,7 @@ class Build:
     def _annotator(self) -> Annotator:
         return Annotator(self.corpus.language, self.chain.tagger_name, self.store)
 
-    def _job(self, chain: Transform, corpus: Corpus, source: Path) -> Job:
+    def _job(self, chain: Transform, corpus: Corpus, plan: dict[str, Any], source: Path) -> Job:
         guarded, sums = np.zeros((0, 2), np.uint64), np.zeros(0, np.uint64)
         if self.options.guard and corpus.held_out:
             texts = [
@@ -227,6 +227,7 @@ class Build:
             tags_name=self._annotator().tags_name,
             guarded=guarded,
             sums=sums,
+            mark=identity(**plan),
         )
 
     def _write(self, job: Job, corpus: Corpus, plan: dict[str, Any]) -> None:

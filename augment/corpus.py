@@ -69,9 +69,16 @@ def spool(sources: Mapping[str, Any], settings: CorpusSettings, folder: Path) ->
 
 
 def _keep(table: pa.Table, path: Path) -> pa.Table:
-    """Write a table as an Arrow file and return it mapped."""
-    with pa.ipc.new_file(str(path), table.schema) as writer:
-        writer.write_table(table, max_chunksize=_ROWS)
+    """Write a table as an Arrow file, rows without ids numbered, and return it mapped."""
+    numbered = "source" not in table.column_names
+    schema = table.schema.append(pa.field("source", pa.int64())) if numbered else table.schema
+    at = 0
+    with pa.ipc.new_file(str(path), schema) as writer:
+        for batch in table.to_batches(max_chunksize=_ROWS):
+            if numbered:  # batch by batch: the numbers of a large corpus need not stand in memory
+                batch = batch.append_column("source", pa.array(np.arange(at, at + len(batch))))
+            at += len(batch)
+            writer.write_batch(batch)
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
@@ -221,8 +228,8 @@ def _checked(table: pa.Table, settings: CorpusSettings, task: Task, split: str) 
         if split == "train" and columns["label"].null_count:
             row = columns["label"].is_null().to_pylist().index(True)
             raise CorpusError(f'train, row {row}: label "{settings.label}" is missing')
-    if split == "train":
-        columns["source"] = _sources(table, settings)
+    if split == "train" and settings.id is not None:
+        columns["source"] = _sources(table[settings.id].combine_chunks(), settings.id)
     return pa.table(columns)
 
 
@@ -268,14 +275,11 @@ def _numbers(label: pa.ChunkedArray, split: str, name: str) -> pa.Array:
     return values
 
 
-def _sources(table: pa.Table, settings: CorpusSettings) -> pa.Array:
-    if settings.id is None:
-        return pa.array(np.arange(table.num_rows))
-    ids = table[settings.id].combine_chunks()
+def _sources(ids: pa.Array, name: str) -> pa.Array:
     if ids.null_count:
-        raise CorpusError(f'train: id "{settings.id}" is missing in some rows')
+        raise CorpusError(f'train: id "{name}" is missing in some rows')
     if len(pc.unique(ids)) < len(ids):
-        raise CorpusError(f'train: id "{settings.id}" repeats; every row needs its own')
+        raise CorpusError(f'train: id "{name}" repeats; every row needs its own')
     if pa.types.is_integer(ids.type) or _counts(ids):
         try:
             return ids.cast(pa.int64())

@@ -203,8 +203,11 @@ class TransferSet:
         return table
 
 
-def with_features(table: pa.Table, task: Task) -> pa.Table:
-    """Return the table with its columns described the way ``datasets`` reads them back."""
+def with_features(table: pa.Table, task: Task, mark: str = "") -> pa.Table:
+    """Return the table with its columns described the way ``datasets`` reads them back.
+
+    A ``mark`` says under which plan the rows were made.
+    """
     features: dict[str, Any] = {}
     for column in table.schema:
         if column.name == "label" and task.kind == "classification" and task.classes:
@@ -217,14 +220,14 @@ def with_features(table: pa.Table, task: Task) -> pa.Table:
             kind = str(column.type).replace("double", "float64")
             features[column.name] = {"dtype": kind, "_type": "Value"}
     note = json.dumps({"info": {"features": features}}, ensure_ascii=False)
-    return table.replace_schema_metadata({"huggingface": note})
+    return table.replace_schema_metadata({"huggingface": note} | ({"plan": mark} if mark else {}))
 
 
-def write_shard(folder: Path, name: str, table: pa.Table, task: Task) -> Shard:
+def write_shard(folder: Path, name: str, table: pa.Table, task: Task, mark: str = "") -> Shard:
     """Write one Parquet file whole or not at all, and return its record."""
     (folder / "data").mkdir(parents=True, exist_ok=True)
     path = f"data/{name}.parquet"
-    described = with_features(table, task)
+    described = with_features(table, task, mark)
     with replacing(folder / path) as temporary:
         pq.write_table(described, temporary, compression="zstd", use_dictionary=["ops"])
         with open(temporary, "rb") as file:
@@ -232,11 +235,16 @@ def write_shard(folder: Path, name: str, table: pa.Table, task: Task) -> Shard:
     return Shard(path, table.num_rows, digest)
 
 
-def existing_shard(folder: Path, name: str, rows: int) -> Shard | None:
-    """Return the record of a shard that an interrupted run left whole, None if there is none."""
+def existing_shard(folder: Path, name: str, rows: int, mark: str) -> Shard | None:
+    """Return the record of a shard that an interrupted run left whole, None if there is none.
+
+    One of another plan is none: a killed build's worker may finish its shard after the folder was
+    emptied for another build.
+    """
     path = folder / "data" / f"{name}.parquet"
     try:
-        if pq.read_metadata(path).num_rows != rows:
+        found = pq.read_metadata(path)
+        if found.num_rows != rows or (found.metadata or {}).get(b"plan") != mark.encode():
             return None
     except (OSError, pa.ArrowException):
         return None

@@ -39,6 +39,7 @@ class Job:
         out: the set's folder.
         tags_name: namespace of the tags in the store; None when no transform reads tags.
         guarded: sorted keys of the folded held-out rows, (G, 2); empty for no guard.
+        mark: digest of the plan, kept in every shard.
         sums: their sums of letters in the first text column, sorted, (G,); see ``letter_sums``.
     """
 
@@ -55,6 +56,7 @@ class Job:
     tags_name: str | None
     guarded: Keys
     sums: npt.NDArray[np.uint64]
+    mark: str
 
     def suspects(self, text: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
         """Return which rows may be held-out text: a quick look that misses none, (M,)."""
@@ -157,7 +159,7 @@ def write_unit(job: Job, unit: Unit) -> Shard | None:
     if not unit.keep.any():
         return None
     name = f"train-{unit.number:05d}"
-    if (done := existing_shard(job.out, name, int(unit.keep.sum()))) is not None:
+    if (done := existing_shard(job.out, name, int(unit.keep.sum()), job.mark)) is not None:
         return done
     rows, made = _make(job, unit)
     source = pa.array(made.row)
@@ -168,7 +170,7 @@ def write_unit(job: Job, unit: Unit) -> Shard | None:
     columns["copy"] = pa.array(made.copy)
     columns["ops"] = ops(made.edits, [op_name(leaf) for leaf in job.transform.leaves()])
     table = narrow(pa.table(columns)).filter(pa.array(unit.keep))
-    return write_shard(job.out, name, table, job.task)
+    return write_shard(job.out, name, table, job.task, job.mark)
 
 
 def narrow(table: pa.Table) -> pa.Table:

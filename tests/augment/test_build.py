@@ -488,3 +488,13 @@ def test_a_split_that_would_be_left_out_is_refused(tmp_path: Path) -> None:
     source = datasets.DatasetDict(train=data, validation_matched=data)
     with pytest.raises(SettingsError, match="validation_matched would be left out"):
         A.build(source, A.Mask(0.1), label="label", out=tmp_path / "set")
+
+
+def test_a_shard_of_another_plan_is_not_taken_over(build: Builder, tmp_path: Path) -> None:
+    made = build(shard_rows=40)
+    other = build(shard_rows=40, out=tmp_path / "other", seed=8)
+    (made.path / "plan.json").write_text(json.dumps(made.manifest.recipe["plan"]))
+    (made.path / "manifest.json").unlink()
+    for shard in (other.path / "data").glob("train-*.parquet"):
+        shutil.copy(shard, made.path / "data" / shard.name)  # as a late worker would leave it
+    assert build(shard_rows=40).manifest.digest == made.manifest.digest

@@ -28,7 +28,8 @@ def best(action: Callable[[], object], turns: int = 5) -> float:
 def line(what: str, figure: float, unit: str, ratio: float | None = None, of: str = "") -> None:
     """Print one figure, and how many times another it is."""
     beside = "" if ratio is None else f"{ratio:8.1f} x {of}"
-    print(f"  {what:44s}{figure:14,.1f} {unit:12s}{beside}", flush=True)
+    digits = 1 if abs(figure) >= 10 else 3
+    print(f"  {what:44s}{figure:14,.{digits}f} {unit:12s}{beside}", flush=True)
 
 
 def title(text: str) -> None:

@@ -17,7 +17,7 @@ from augment.dedupe import Dedupe
 from augment.digest import content_digest
 from augment.engines.local import Local, Run
 from augment.errors import SetError, SettingsError
-from augment.files import PLAN, begin, claimed, compare
+from augment.files import begin, claimed, compare, settle
 from augment.keys import content_keys, order
 from augment.progress import progress
 from augment.reading import annotate
@@ -172,7 +172,7 @@ class Build:
             self._write(job, corpus, plan)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-        (self.out / PLAN).unlink(missing_ok=True)
+        settle(self.out)
         return TransferSet.open(self.out)
 
     def _plan(self, corpus: Corpus) -> dict[str, Any]:
@@ -197,7 +197,7 @@ class Build:
         if done.manifest.teacher is not None:
             raise SetError(f"{self.out}: holds a labelled set; build into another folder")
         compare(self.out, done.manifest.recipe.get("plan", {}), plan)
-        (self.out / PLAN).unlink(missing_ok=True)
+        settle(self.out)
         return done
 
     def _annotator(self) -> Annotator:

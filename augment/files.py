@@ -117,6 +117,15 @@ def begin(out: Path, plan: Mapping[str, Any], error: type[TransfersetError] = Se
     write_atomic(path, json.dumps(plan, indent=1, ensure_ascii=False).encode())
 
 
+def settle(out: Path, *more: str) -> None:
+    """Remove the plan and ``more`` from a finished folder: what only unfinished work needs.
+
+    Called again for a folder found finished, since a kill may have come just before.
+    """
+    for name in (PLAN, *more):
+        (out / name).unlink(missing_ok=True)
+
+
 def _follower() -> bool:
     # torchrun and accelerate number the processes that train together.
     return os.environ.get("RANK", "0") != "0"

@@ -18,7 +18,7 @@ from augment.arrow import rows as lists_of
 from augment.dedupe import Dedupe
 from augment.digest import content_digest
 from augment.errors import SetError, SettingsError, TeacherError
-from augment.files import PLAN, begin, claimed, compare, mapped
+from augment.files import begin, claimed, compare, mapped, settle
 from augment.keys import Keys, content_keys
 from augment.progress import progress
 from augment.settings import LabelSettings, Recipe, TeacherSettings, parse, read_recipe
@@ -119,7 +119,7 @@ def label(
             done = TransferSet.open(out)
             compare(out, (done.manifest.teacher or {}).get("plan", {}), plan)
             texts = int((done.manifest.teacher or {}).get("texts", 0))
-            (out / PLAN).unlink(missing_ok=True)  # of a process killed just before it did so
+            settle(out)
             shutil.rmtree(out / WORK, ignore_errors=True)
             return Labelling(done, texts, texts, 0, _accuracies(done))
         begin(out, plan)
@@ -135,7 +135,7 @@ def label(
             done = _write(opened, space, parts, columns, task, about, out)
         finally:
             shutil.rmtree(out / WORK, ignore_errors=True)
-        (out / PLAN).unlink(missing_ok=True)
+        settle(out)
     return Labelling(done, texts, texts - asked, asked, _accuracies(done))
 
 

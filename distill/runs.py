@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 import torch
 
-from augment.files import PLAN, begin, claimed, compare, write_atomic
+from augment.files import begin, claimed, compare, settle, write_atomic
 from augment.transferset import TransferSet
 from distill.errors import RunError, StageError
 from distill.evaluation import evaluate
@@ -155,21 +155,15 @@ def train(
         if (folder / RUN).exists():
             done = Run.open(folder)
             compare(folder, done.record, plan, RunError)
-            _sweep(folder)
+            settle(folder, STATE)
             return done
         _refuse_early(opened, stages)
         begin(folder, plan, RunError)
         record = plan | _train(opened, student, stages, folder, show)
         text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
         write_atomic(folder / RUN, text.encode())
-        _sweep(folder)
+        settle(folder, STATE)
     return Run(folder, record)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what only an unfinished run needs; a kill may have come just before this."""
-    for name in (STATE, PLAN):
-        (folder / name).unlink(missing_ok=True)
 
 
 def _train(

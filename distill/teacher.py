@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from augment.errors import ResourceError
-from augment.files import PLAN, begin, claimed, compare, read_json, write_atomic
+from augment.files import begin, claimed, compare, read_json, settle, write_atomic
 from augment.machine import resolve
 from augment.progress import quiet
 from augment.settings import TeacherSettings, model_folder
@@ -87,8 +87,7 @@ def fine_tune(
             record = plan | _teach(opened, settings, folder, show)
             text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
             write_atomic(folder / TEACHER, text.encode())
-        for name in (STATE, PLAN):  # also those of a process killed between these lines
-            (folder / name).unlink(missing_ok=True)
+        settle(folder, STATE)
     return Taught(folder, record)
 
 

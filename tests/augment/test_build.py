@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 import augment as A
-from augment.building import PLAN, Build, build_recipe
+from augment.building import Build, build_recipe
 from augment.engines.local import Local
 from augment.errors import CorpusError, SetError, SettingsError
+from augment.files import PLAN
 from augment.settings import AugmentSettings, CorpusSettings
 from augment.store import Store
 from augment.transferset import MANIFEST, TransferSet

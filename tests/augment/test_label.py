@@ -12,7 +12,8 @@ import pytest
 
 import augment as A
 from augment.errors import SetError, SettingsError, TeacherError
-from augment.labelling import PLAN, Labelling
+from augment.files import PLAN
+from augment.labelling import Labelling
 from augment.store import Store
 from augment.teacher import class_order
 from augment.transferset import MANIFEST, TransferSet

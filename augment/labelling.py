@@ -2,33 +2,26 @@
 
 import os
 import shutil
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from augment.arrow import matrix, whole
 from augment.arrow import rows as lists_of
-from augment.dedupe import Dedupe
+from augment.asking import Part, ask, parts_of
 from augment.digest import content_digest
 from augment.errors import SetError, SettingsError, TeacherError
-from augment.files import begin, claimed, compare, mapped, settle
-from augment.keys import Keys, content_keys
-from augment.progress import progress
+from augment.files import begin, claimed, compare, settle
 from augment.settings import LabelSettings, Recipe, TeacherSettings, parse, read_recipe
 from augment.store import Namespace, Store
 from augment.teacher import Labeller, Teacher, class_order
 from augment.transferset import MANIFEST, Shard, Task, TransferSet, finish, write_shard
 
 WORK = ".work"
-_FLUSH_ROWS = 16_384
-_FLUSH_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +117,13 @@ def label(
             return Labelling(done, texts, texts, 0, _accuracies(done))
         begin(out, plan)
         try:
-            parts = _parts(opened, out / WORK)
+            parts = parts_of(opened, out / WORK)
             texts = sum(int(part.first.sum()) for part in parts)
             fresh = [part.first.copy() for part in parts]
             for part, mask in zip(parts, fresh, strict=True):
                 mask[mask] = ~space.has(part.keys[mask])
             asked = sum(int(mask.sum()) for mask in fresh)
-            _ask(opened, labeller, space, parts, fresh, window, (texts, show))
+            ask(opened, labeller, space, parts, fresh, window=window, show=show)
             about = labeller.about | {"texts": texts, "plan": plan}
             done = _write(opened, space, parts, columns, task, about, out)
         finally:
@@ -192,109 +185,10 @@ def _fit(teacher: Labeller, task: Task, label_map: str) -> tuple[list[int], Task
     return columns, task if task.classes else Task(task.kind, tuple(teacher.classes))
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One shard's rows: their content keys, (M, 2), and which are a text's first, (M,)."""
-
-    split: str
-    shard: Shard
-    keys: Keys
-    first: npt.NDArray[np.bool_]
-
-
-def _parts(source: TransferSet, work: Path) -> list[_Part]:
-    """Hash every row once; keys and marks are mapped from files, so memory does not grow."""
-    work.mkdir(exist_ok=True)
-    shards = [(split, s) for split in source.splits for s in source.manifest.splits[split]]
-    rows = sum(shard.rows for _, shard in shards)
-    keys = mapped(work / "keys", np.uint64, (max(rows, 1), 2))
-    dedupe = Dedupe(work / "dedupe", rows)
-    at = 0
-    with dedupe.adding() as add:
-        for _, shard in shards:
-            table = source.table(shard, source.text)
-            part = content_keys([whole(table[name]) for name in source.text])
-            keys[at : at + len(part)] = part
-            add(part, np.zeros(len(part), bool), np.ones(len(part), bool))
-            at += len(part)
-    first = dedupe.keep()
-    ends = np.cumsum([shard.rows for _, shard in shards]).tolist()
-    return [
-        _Part(split, shard, keys[end - shard.rows : end], first[end - shard.rows : end])
-        for (split, shard), end in zip(shards, ends, strict=True)
-    ]
-
-
-def _ask(
-    source: TransferSet,
-    teacher: Labeller,
-    space: Namespace,
-    parts: Sequence[_Part],
-    fresh: Sequence[npt.NDArray[np.bool_]],
-    window: int,
-    told: tuple[int, bool],
-) -> None:
-    """Put every fresh text to the teacher; logits are durable within seconds of being made."""
-    texts, show = told
-    missing = sum(int(mask.sum()) for mask in fresh)
-    note = f"{1 - missing / max(1, texts):.0%} from the store"
-    with progress("asking the teacher", missing, show and missing > 0) as advance:
-        waiting: list[tuple[pa.Table, Keys]] = []
-        for number, (part, mask) in enumerate(zip(parts, fresh, strict=True), start=1):
-            if mask.any():
-                table = source.table(part.shard, source.text).filter(pa.array(mask))
-                waiting.append((table, part.keys[mask]))
-            ready = sum(len(keys) for _, keys in waiting)
-            if ready and (ready >= window or number == len(parts)):
-                texts_ = pa.concat_tables([table for table, _ in waiting])
-                keys = np.concatenate([keys for _, keys in waiting])
-                waiting = []
-                for first in range(0, ready, window):
-                    some = texts_.slice(first, window)
-                    columns = [some[name].to_pylist() for name in source.text]
-                    pending = _Pending(space, keys[first : first + window])
-                    try:
-                        for rows, logits in teacher.logits(columns):
-                            pending.add(rows, logits)
-                            advance(len(rows), note)
-                    finally:
-                        pending.flush()
-    space.refresh()
-    if missing and len(space.segments) > 8:
-        space.compact()
-
-
-class _Pending:
-    """Logits not yet in the store; written every few thousand rows or seconds."""
-
-    def __init__(self, space: Namespace, keys: Keys) -> None:
-        self.space, self.keys = space, keys
-        self.rows: list[npt.NDArray[Any]] = []
-        self.logits: list[npt.NDArray[np.float32]] = []
-        self.since = time.monotonic()
-
-    def add(self, rows: npt.NDArray[Any], logits: npt.NDArray[np.float32]) -> None:
-        if not np.isfinite(logits).all():
-            raise TeacherError(
-                'the teacher gave logits that are not finite; try precision = "fp32"'
-            )
-        self.rows.append(rows)
-        self.logits.append(logits)
-        late = time.monotonic() - self.since > _FLUSH_SECONDS
-        if late or sum(map(len, self.rows)) >= _FLUSH_ROWS:
-            self.flush()
-
-    def flush(self) -> None:
-        if self.rows:
-            rows, logits = np.concatenate(self.rows), np.concatenate(self.logits)
-            self.space.put(self.keys[rows], lists_of(logits.astype(np.float32)))
-        self.rows, self.logits, self.since = [], [], time.monotonic()
-
-
 def _write(
     source: TransferSet,
     space: Namespace,
-    parts: Sequence[_Part],
+    parts: Sequence[Part],
     columns: list[int],
     task: Task,
     about: dict[str, Any],

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import augment as A
+import augment.asking
 import augment.building
 import augment.labelling
 import augment.verify
@@ -59,7 +60,7 @@ JOBS: dict[str, Callable[[Path, str], None]] = {"build": build, "label": label, 
 
 def main() -> None:
     job, place = JOBS[sys.argv[1]], Path(sys.argv[2])
-    augment.labelling._FLUSH_ROWS = 300
+    augment.asking._FLUSH_ROWS = 300
     blank("en")
     if sys.argv[1] != "build":
         import transformers.models.bert.modeling_bert  # noqa: F401

@@ -21,7 +21,7 @@ PLAN: dict[str, list[str]] = {
         "annotate variants use transforms.protocol",
         "transforms transforms.mask transforms.ngram transforms.replace",
         "recipe teacher engines",
-        "unit reading building labelling show vectors verify spacy_augmenter",
+        "unit reading asking building labelling show vectors verify spacy_augmenter",
         "__init__ cli",
     ],
     "distill": [

@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' \
 	  || { echo "transferset needs Python 3.11 to 3.13; try: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[offline,test,plots]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[offline,test,plots,openvino]"
 	@touch $@
 
 demo: $(STAMP)

@@ -16,6 +16,7 @@ from augment.asking import Part, ask, parts_of
 from augment.digest import content_digest
 from augment.errors import SetError, SettingsError, TeacherError
 from augment.files import begin, claimed, compare, settle
+from augment.runtimes import RuntimeName
 from augment.settings import LabelSettings, Recipe, TeacherSettings, parse, read_recipe
 from augment.store import Namespace, Store
 from augment.teacher import Labeller, Teacher, class_order
@@ -50,6 +51,7 @@ def label(
     *,
     max_tokens: int = 128,
     precision: str = "auto",
+    runtime: RuntimeName = "torch",
     label_map: str = "refuse",
     threads: int | None = None,
     window: int = 200_000,
@@ -64,6 +66,7 @@ def label(
         out: folder of the labelled set. An unfinished one is gone on with.
         max_tokens: word pieces the teacher reads of a text or pair.
         precision: "fp32", "bf16", or "auto": bf16 where the hardware has it.
+        runtime: what computes the logits; "openvino" is an extra, for CPUs.
         label_map: "refuse" or "by-name", when teacher and corpus order their classes differently.
         threads: of the CPU; all cores when left out.
         window: texts tokenised at once; changes no logit.
@@ -76,8 +79,8 @@ def label(
         TeacherError: the teacher's classes do not fit; raised before it reads any text.
         ResourceError: the teacher cannot be loaded.
     """
-    how = {"precision": precision, "label_map": label_map, "threads": threads, "window": window}
-    parse(LabelSettings, how, "label")
+    how = {"precision": precision, "runtime": runtime, "label_map": label_map}
+    parse(LabelSettings, how | {"threads": threads, "window": window}, "label")
     opened = TransferSet.of(source)
     if opened.labelled:
         raise SetError(f"{opened.path}: labelled already; label the set it was made from")
@@ -86,7 +89,11 @@ def label(
         raise SetError(f"{out}: a finished set is never edited; choose another folder for --out")
     labeller: Labeller = (
         Teacher.from_pretrained(
-            str(teacher), max_tokens=max_tokens, precision=precision, threads=threads
+            str(teacher),
+            max_tokens=max_tokens,
+            precision=precision,
+            threads=threads,
+            runtime=runtime,
         )
         if isinstance(teacher, str | os.PathLike)
         else teacher
@@ -161,6 +168,7 @@ def label_recipe(
         out,
         max_tokens=who.max_tokens,
         precision=how.precision,
+        runtime=how.runtime,
         label_map=how.label_map,
         threads=how.threads,
         window=how.window,

@@ -112,9 +112,13 @@ class TeacherSettings:
 
 @dataclass(frozen=True, slots=True)
 class LabelSettings:
-    """How a set is labelled. ``label_map``: what to do when class orders differ."""
+    """How a set is labelled. ``label_map``: what to do when class orders differ.
+
+    ``runtime`` computes the logits: "openvino" (an extra) is about twice as fast on a CPU.
+    """
 
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    runtime: Literal["torch", "openvino"] = "torch"
     label_map: Literal["refuse", "by-name"] = "refuse"
     threads: int | None = None
     window: int = 200_000

@@ -18,6 +18,7 @@ import xxhash
 from augment.errors import ResourceError, TeacherError
 from augment.machine import resolve
 from augment.progress import quiet
+from augment.runtimes import Runtime, RuntimeName, open_runtime
 from augment.settings import PLACEHOLDER, model_folder
 from augment.store import identity
 
@@ -65,20 +66,17 @@ class Teacher:
     """A loaded sequence classifier; ``from_pretrained`` only loads, ``logits`` only computes.
 
     Attributes:
-        model: in eval mode.
+        runtime: the model, in eval mode, and what computes it.
         tokenizer: a fast tokenizer.
         max_tokens: word pieces per text or pair, special tokens included; the rest is cut.
-        threads: of the CPU, fixed because products split among threads.
     """
 
-    model: Any
+    runtime: Runtime
     tokenizer: Any
     identity: str
     classes: tuple[str, ...]
     about: dict[str, Any]
-    precision: str
     max_tokens: int
-    threads: int
 
     @classmethod
     def from_pretrained(
@@ -88,11 +86,13 @@ class Teacher:
         max_tokens: int = 128,
         precision: str = "auto",
         threads: int | None = None,
+        runtime: RuntimeName = "torch",
     ) -> "Teacher":
         """Load a classifier: a folder, a hub name, or ``package:<module>``.
 
         Raises:
-            ResourceError: it cannot be had, has no safetensors weights or no classification head.
+            ResourceError: it cannot be had, has no safetensors weights or no classification head;
+                or the runtime is not installed.
         """
         import torch
         from safetensors import SafetensorError
@@ -117,15 +117,17 @@ class Teacher:
                 f"teacher {name!r} is no trained classifier ({missing} are not in its weights); "
                 "fine-tune it first: distill teacher RECIPE --set SET"
             )
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        model = model.to(device).eval()
+        model = model.eval()
         config = model.config
         regression = config.num_labels == 1 or config.problem_type == "regression"
         classes = () if regression else tuple(config.id2label[i] for i in range(config.num_labels))
         limits = (getattr(config, "max_position_embeddings", None), tokenizer.model_max_length)
         max_tokens = min(max_tokens, *(limit for limit in limits if limit))
-        precision = resolve(precision)
+        precision, inputs = resolve(precision), _inputs(tokenizer)
         weights = _weights(model)
+        computing = open_runtime(
+            runtime, model, inputs, precision=precision, threads=threads or os.cpu_count() or 1
+        )
         words = xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode())
         fingerprint = identity(
             what="logits",
@@ -136,7 +138,8 @@ class Teacher:
             inputs=tokenizer.model_input_names,
             max_tokens=max_tokens,
             precision=precision,
-            device=device,
+            device=computing.device,
+            runtime=runtime,
             format=FORMAT,
         )
         about = {
@@ -146,40 +149,29 @@ class Teacher:
             "weights": weights,
             "tokenizer": words,
             "precision": precision,
+            "runtime": runtime,
             "max_tokens": max_tokens,
             "classes": list(classes),
             "parameters": sum(p.numel() for p in model.parameters()),
         }
-        cores = threads or os.cpu_count() or 1
-        return cls(model, tokenizer, fingerprint, classes, about, precision, max_tokens, cores)
+        return cls(computing, tokenizer, fingerprint, classes, about, max_tokens)
 
     def logits(self, columns: Sequence[Sequence[str]]) -> Iterator[tuple[npt.NDArray[Any], F32]]:
         """Yield row numbers and their logits batch by batch, shortest rows first."""
-        import torch
-
         rows = self._encode(columns)
         lengths = np.array([len(r) for r in rows["input_ids"]], np.int64)
-        device = self.model.device
-        cast = torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bf16")
-        before = torch.get_num_threads()
-        torch.set_num_threads(self.threads)
-        try:
-            # no_grad, not inference_mode: autocast keeps its cast weights only outside the latter.
-            with torch.no_grad(), cast:
-                for length in np.unique(lengths).tolist():
-                    same = np.flatnonzero(lengths == length)
-                    size = rows_per_batch(length, device.type)
-                    for first in range(0, len(same), size):
-                        at = same[first : first + size]
-                        full = np.append(at, np.repeat(at[-1:], size - len(at)))
-                        inputs = {
-                            key: torch.tensor([values[i] for i in full], device=device)
-                            for key, values in rows.items()
-                        }
-                        out = self.model(**inputs).logits[: len(at)]
-                        yield at, out.float().cpu().numpy()
-        finally:
-            torch.set_num_threads(before)
+        with self.runtime.running() as forward:
+            for length in np.unique(lengths).tolist():
+                same = np.flatnonzero(lengths == length)
+                size = rows_per_batch(length, self.runtime.device)
+                for first in range(0, len(same), size):
+                    at = same[first : first + size]
+                    full = np.append(at, np.repeat(at[-1:], size - len(at)))
+                    batch = {
+                        key: np.array([values[i] for i in full], np.int64)
+                        for key, values in rows.items()
+                    }
+                    yield at, forward(batch)[: len(at)]
 
     def _encode(self, columns: Sequence[Sequence[str]]) -> dict[str, list[list[int]]]:
         own = self.tokenizer.mask_token or self.tokenizer.unk_token or ""
@@ -190,9 +182,12 @@ class Teacher:
         if not texts[0]:
             return {"input_ids": []}
         encoded = self.tokenizer(*texts, truncation=True, max_length=self.max_tokens)
-        # Rows of one length need no mask, and attention is faster without one.
-        names = set(self.tokenizer.model_input_names) - {"attention_mask"}
-        return {k: v for k, v in encoded.items() if k in names}
+        return {name: encoded[name] for name in _inputs(self.tokenizer)}
+
+
+def _inputs(tokenizer: Any) -> list[str]:
+    """Return the names of the model's inputs; rows of one length need no mask, and are faster."""
+    return [name for name in tokenizer.model_input_names if name != "attention_mask"]
 
 
 _VOLATILE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures")

@@ -109,7 +109,10 @@ def _logits(found: TransferSet, rows: int) -> Iterator[str]:
         return
     try:
         teacher = Teacher.from_pretrained(
-            folder, max_tokens=about["max_tokens"], precision=about["precision"]
+            folder,
+            max_tokens=about["max_tokens"],
+            precision=about["precision"],
+            runtime=about.get("runtime", "torch"),
         )
     except ResourceError as error:
         warnings.warn(f"no logits were recomputed: {error}", stacklevel=3)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PLAN: dict[str, list[str]] = {
     "augment": [
         "errors",
-        "arrow files batch digest draws keys dedupe store settings progress machine terminal readers",
+        "arrow files batch digest draws keys dedupe store settings progress machine runtimes terminal readers",
         "corpus tokens transferset",
         "annotate variants use transforms.protocol",
         "transforms transforms.mask transforms.ngram transforms.replace",

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import sys
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,15 @@ from tests.augment.tiny import save_classifier, tokenizer
 
 CHAIN = A.Mask(0.2) >> A.SampleNGram(0.3)
 TEXTS = [*(r["text"] for r in REVIEWS), *HARD_TEXTS]
-PRECISIONS = [
-    "fp32",
-    pytest.param("bf16", marks=pytest.mark.skipif(not has_bf16(), reason="no bf16 here")),
+BF16 = pytest.mark.skipif(not has_bf16(), reason="no bf16 here")
+VINO = pytest.mark.skipif(not find_spec("openvino"), reason="the extra openvino is not installed")
+WAYS = [
+    pytest.param({"precision": "fp32", "runtime": "torch"}, id="fp32"),
+    pytest.param({"precision": "bf16", "runtime": "torch"}, id="bf16", marks=BF16),
+    pytest.param({"precision": "fp32", "runtime": "openvino"}, id="openvino-fp32", marks=VINO),
+    pytest.param(
+        {"precision": "bf16", "runtime": "openvino"}, id="openvino-bf16", marks=[BF16, VINO]
+    ),
 ]
 
 
@@ -45,9 +53,9 @@ def logits_of(teacher: Teacher, *columns: list[str]) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_what_else_is_labelled_along_changes_no_bit(folder: Path, precision: str) -> None:
-    teacher = load(folder, precision)
+@pytest.mark.parametrize("way", WAYS)
+def test_what_else_is_labelled_along_changes_no_bit(folder: Path, way: dict[str, Any]) -> None:
+    teacher = load(folder, **way)
     texts = [t + " more" * (i % 3) for i in range(4) for t in TEXTS]
     whole = logits_of(teacher, texts)
     assert whole.std() > 0.1, "logits of different texts differ"
@@ -57,17 +65,51 @@ def test_what_else_is_labelled_along_changes_no_bit(folder: Path, precision: str
         assert logits_of(teacher, texts[first:last]).tobytes() == whole[first:last].tobytes()
 
 
-def test_logits_agree_with_the_plain_model(folder: Path) -> None:
+@pytest.mark.parametrize("way", WAYS[::2])
+def test_logits_agree_with_the_plain_model(folder: Path, way: dict[str, Any]) -> None:
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    teacher = load(folder)
+    teacher = load(folder, **way)
     words = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     inputs = words(TEXTS, padding=True, truncation=True, max_length=64, return_tensors="pt")
     with torch.no_grad():
         plain = model(**inputs).logits.numpy()
     assert np.abs(logits_of(teacher, TEXTS) - plain).max() < 1e-4
+
+
+def test_a_runtime_that_is_not_installed_says_how_to_get_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    with pytest.raises(ResourceError, match=r'pip install "transferset\[openvino\]"'):
+        load(folder, runtime="openvino")
+
+
+@VINO
+def test_a_runtime_whose_logits_differ_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from augment import runtimes
+
+    monkeypatch.setattr(runtimes, "_distance", lambda *a: 0.5)
+    with pytest.raises(ResourceError, match=r'differ from torch.*set runtime = "torch"'):
+        load(folder, runtime="openvino")
+
+
+@VINO
+def test_a_runtime_is_part_of_who_the_teacher_is(folder: Path) -> None:
+    assert load(folder).identity != load(folder, runtime="openvino").identity
+
+
+@VINO
+def test_openvino_reports_its_use_to_no_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    telemetry = pytest.importorskip("openvino_telemetry")
+    opened: list[object] = []
+    monkeypatch.setattr(telemetry, "Telemetry", lambda *a, **k: opened.append(a))
+    load(folder, runtime="openvino")
+    assert opened == []
 
 
 def test_a_pair_is_read_jointly(folder: Path) -> None:
@@ -241,11 +283,11 @@ def bits(done: Labelling) -> dict[str, bytes]:
     return {r["text"]: np.float32(r["logits"]).tobytes() for r in rows}
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("way", WAYS)
 def test_another_order_a_partial_store_and_other_windows_give_the_same_bits(
-    folder: Path, label: Any, tmp_path: Path, precision: str
+    folder: Path, label: Any, tmp_path: Path, way: dict[str, Any]
 ) -> None:
-    options = {"precision": precision}
+    options = way
     straight = label(folder, "straight", **options)
     windows = label(folder, "windows", window=60, store=tmp_path / "s1", **options)
     assert windows.asked == straight.asked == straight.texts

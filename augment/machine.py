@@ -1,5 +1,7 @@
-"""What this machine computes fastest in."""
+"""What this machine computes fastest in, and how many of torch's threads do it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 Precision = Literal["fp32", "bf16"]
@@ -28,3 +30,16 @@ def resolve(precision: str) -> Precision:
     if precision not in known:
         raise ValueError(f'precision is "auto", "fp32" or "bf16", got {precision!r}')
     return known[precision]
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Let torch use this many threads for a while."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augment.errors import ResourceError
+from augment.machine import threads as torch_threads
 
 I64 = npt.NDArray[np.int64]
 F32 = npt.NDArray[np.float32]
@@ -71,14 +72,9 @@ class Torch:
             return done
 
         cast = torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bf16")
-        before = torch.get_num_threads()
-        torch.set_num_threads(self.threads)
-        try:
-            # no_grad, not inference_mode: autocast keeps its cast weights only outside the latter.
-            with torch.no_grad(), cast:
-                yield forward
-        finally:
-            torch.set_num_threads(before)
+        # no_grad, not inference_mode: autocast keeps its cast weights only outside the latter.
+        with torch_threads(self.threads), torch.no_grad(), cast:
+            yield forward
 
 
 class OpenVino:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import xxhash
 
 from augment.errors import ResourceError
+from augment.machine import threads
 from augment.store import identity
 from augment.tokens import Words, strings, tokenizer_identity
 
@@ -40,13 +41,17 @@ class Tagger:
     def tag(self, text: pa.Array, words: Words) -> Iterator[list[str]]:
         """Yield the tag of every word of every text, in order."""
         from spacy.tokens import Doc
+        from spacy.util import minibatch
 
         docs = (
             Doc(self.nlp.vocab, words=w, spaces=s) if w else Doc(self.nlp.vocab)
             for w, s in strings(text, words)
         )
-        for doc in self.nlp.pipe(docs, batch_size=_BATCH):
-            yield [token.tag_ for token in doc if not token.is_space]
+        for some in minibatch(docs, _BATCH):
+            with threads(1):  # products split among threads round otherwise
+                tagged = list(self.nlp.pipe(some, batch_size=_BATCH))
+            for doc in tagged:
+                yield [token.tag_ for token in doc if not token.is_space]
 
 
 @lru_cache(maxsize=4)
@@ -70,6 +75,9 @@ def _load(name: str, language: str) -> Tagger:
                 nlp.remove_pipe(pipe)
     elif "attribute_ruler" not in names:
         raise ResourceError(f"tagger {name!r} assigns no tags; its pipes are {names}")
+    from augment.annotate import products
+
+    products.use(nlp)
     digest = xxhash.xxh3_128()
     for pipe, component in nlp.pipeline:
         digest.update(pipe.encode())
@@ -79,6 +87,6 @@ def _load(name: str, language: str) -> Tagger:
         weights=digest.hexdigest(),
         meta=[nlp.meta.get(k) for k in ("lang", "name", "version")],
         words=tokenizer_identity(language),
-        format=1,
+        format=2,  # 2: products by torch
     )
     return Tagger(nlp, key)

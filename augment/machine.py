@@ -1,5 +1,6 @@
 """What this machine computes fastest in, and how many of torch's threads do it."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -30,6 +31,11 @@ def resolve(precision: str) -> Precision:
     if precision not in known:
         raise ValueError(f'precision is "auto", "fp32" or "bf16", got {precision!r}')
     return known[precision]
+
+
+def cores() -> int:
+    """Return how many cores there are."""
+    return os.cpu_count() or 1
 
 
 @contextmanager

@@ -5,7 +5,6 @@ only, always the same number of them, the last one filled up. What else is label
 text then changes no bit of its logits.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy.typing as npt
 import xxhash
 
 from augment.errors import ResourceError, TeacherError
-from augment.machine import resolve
+from augment.machine import cores, resolve
 from augment.progress import quiet
 from augment.runtimes import Runtime, RuntimeName, open_runtime
 from augment.settings import PLACEHOLDER, model_folder
@@ -125,8 +124,9 @@ class Teacher:
         max_tokens = min(max_tokens, *(limit for limit in limits if limit))
         precision, inputs = resolve(precision), _inputs(tokenizer)
         weights = _weights(model)
+        trials = [_trial(inputs, shape, config.vocab_size) for shape in ((4, 6), (3, 17))]
         computing = open_runtime(
-            runtime, model, inputs, precision=precision, threads=threads or os.cpu_count() or 1
+            runtime, _logits(model), trials, precision=precision, threads=threads or cores()
         )
         words = xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode())
         fingerprint = identity(
@@ -188,6 +188,27 @@ class Teacher:
 def _inputs(tokenizer: Any) -> list[str]:
     """Return the names of the model's inputs; rows of one length need no mask, and are faster."""
     return [name for name in tokenizer.model_input_names if name != "attention_mask"]
+
+
+def _logits(model: Any) -> Any:
+    """Return a module that gives the model's logits and nothing else."""
+    import torch
+
+    class Logits(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, **inputs: Any) -> Any:
+            return self.model(**inputs).logits
+
+    return Logits().eval()
+
+
+def _trial(inputs: Sequence[str], shape: tuple[int, int], words: int) -> dict[str, Any]:
+    """Return a batch of a shape, each token another word."""
+    ids = np.arange(shape[0] * shape[1], dtype=np.int64).reshape(shape) * 7 % words
+    return {name: ids if name == "input_ids" else np.zeros_like(ids) for name in inputs}
 
 
 _VOLATILE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures")

@@ -38,7 +38,7 @@ def operations(teacher: Any, lengths: list[int]) -> float:
         ids = torch.ones((1, length), dtype=torch.long)
         counter = FlopCounterMode(display=False)
         with torch.no_grad(), counter:
-            teacher.runtime.model(input_ids=ids, attention_mask=torch.ones_like(ids))
+            teacher.runtime.module(input_ids=ids, attention_mask=torch.ones_like(ids))
         known[length] = float(counter.get_total_flops())
     return sum(known[length] for length in lengths)
 

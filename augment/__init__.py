@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from augment.store import Store
     from augment.teacher import Teacher
     from augment.transferset import Task, TransferSet
-    from augment.transforms import Mask, ReplacePOS, SampleNGram
+    from augment.transforms import Mask, ReplacePOS, SampleNGram, Substitute
     from augment.transforms.protocol import Chain, Choice, RowTransform, TokenTransform, Transform
 
 # Names are fetched when first used: importing the package costs next to nothing.
@@ -26,6 +26,7 @@ _WHERE = {
     "RowTransform": "augment.transforms.protocol",
     "SampleNGram": "augment.transforms",
     "Store": "augment.store",
+    "Substitute": "augment.transforms",
     "Task": "augment.transferset",
     "Teacher": "augment.teacher",
     "TokenTransform": "augment.transforms.protocol",
@@ -46,6 +47,7 @@ __all__ = [
     "RowTransform",
     "SampleNGram",
     "Store",
+    "Substitute",
     "Task",
     "Teacher",
     "TokenTransform",

@@ -22,6 +22,27 @@ I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Lists:
+    """A list of strings beside every token; the lists themselves are shared, not copied.
+
+    Attributes:
+        first: where a token's list begins in ``pool``, (T,) int64.
+        count: its length, (T,) int32.
+        pool: all lists end to end, codes into ``strings``, (P,) int32.
+        strings: each string once, ``pa.large_string``.
+    """
+
+    first: I64
+    count: I32
+    pool: I32
+    strings: pa.LargeStringArray
+
+    def take(self, tokens: npt.NDArray[Any]) -> "Lists":
+        """Return the lists of some tokens."""
+        return replace(self, first=self.first[tokens], count=self.count[tokens])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class TokenBatch:
     """Rows of one text column, cut into words.
 
@@ -35,6 +56,7 @@ class TokenBatch:
         table: the strings, ``pa.large_string``, each once; codes are numbers into it.
         tags: fine-grained tag of every word, (T,) int32 into ``tag_names``; None until tagged.
         tag_names: names of the tags.
+        candidates: words that may stand in each word's place; None until asked for.
         edits: bit p of a row is set when transform p of the chain changed it, (N,) int64.
     """
 
@@ -47,6 +69,7 @@ class TokenBatch:
     table: pa.LargeStringArray
     tags: I32 | None = None
     tag_names: tuple[str, ...] = ()
+    candidates: Lists | None = None
     edits: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
@@ -73,9 +96,16 @@ class TokenBatch:
             words=self.words[tokens],
             spaces=self.spaces[tokens],
             lead=self.lead[index],
-            tags=None if self.tags is None else self.tags[tokens],
             edits=self.edits[index],
+            **self.annotations(tokens),
         )
+
+    def annotations(self, tokens: npt.NDArray[Any]) -> dict[str, Any]:
+        """Return the annotation columns of some tokens, by name."""
+        return {
+            "tags": None if self.tags is None else self.tags[tokens],
+            "candidates": None if self.candidates is None else self.candidates.take(tokens),
+        }
 
     def with_words(self, at: I64, codes: I32, table: pa.LargeStringArray, bit: int) -> "TokenBatch":
         """Return the batch with the words at token numbers ``at`` exchanged, edits marked.

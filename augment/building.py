@@ -167,7 +167,8 @@ class Build:
                 return self._finished(plan)
             begin(self.out, plan)
             annotate(corpus, self._annotator(), self.engine, self.show)
-            chain = self.chain.fitted(_Chunks(self._annotator(), corpus))
+            tagged = Annotator(self.corpus.language, self.chain.tagger_name, self.store)
+            chain = self.chain.fitted(_Chunks(tagged, corpus))
             job = self._job(chain, corpus, plan, work / ROWS)
             self._write(job, corpus, plan)
         finally:
@@ -177,6 +178,7 @@ class Build:
 
     def _plan(self, corpus: Corpus) -> dict[str, Any]:
         """Everything that decides the set's bytes, by name: what resuming compares."""
+        names = self._annotator().names
         return fingerprint_of(self.chain) | {
             "source rows": corpus.digest,
             "held-out rows": {k: content_digest([v]) for k, v in corpus.held_out.items()},
@@ -188,7 +190,8 @@ class Build:
             "language": self.corpus.language,
             "tokenizer": tokenizer_identity(self.corpus.language),
             "format": FORMAT,
-            "tagger weights": self._annotator().tags_name,
+            "tagger weights": names.tags,
+            "candidates": names.candidates,
             "shard_rows": self.options.shard_rows,
         }
 
@@ -201,7 +204,7 @@ class Build:
         return done
 
     def _annotator(self) -> Annotator:
-        return Annotator(self.corpus.language, self.chain.tagger_name, self.store)
+        return Annotator.of(self.chain, self.corpus.language, self.store)
 
     def _job(self, chain: Transform, corpus: Corpus, plan: dict[str, Any], source: Path) -> Job:
         guarded, sums = np.zeros((0, 2), np.uint64), np.zeros(0, np.uint64)
@@ -224,7 +227,7 @@ class Build:
             copies=self.options.copies,
             seed=self.options.seed,
             language=self.corpus.language,
-            tags_name=self._annotator().tags_name,
+            names=self._annotator().names,
             guarded=guarded,
             sums=sums,
             mark=identity(**plan),

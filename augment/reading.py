@@ -17,7 +17,7 @@ from augment.corpus import Corpus
 from augment.engines.local import Local, Run
 from augment.keys import content_keys
 from augment.progress import progress
-from augment.store import Store
+from augment.store import Namespace, Store
 
 _ROUND_TEXTS = 200_000
 _TASK_TEXTS = 2000
@@ -33,13 +33,20 @@ def annotate(corpus: Corpus, annotator: Annotator, engine: Local, show: bool) ->
         engine: runs the rounds.
         show: draw progress on a terminal.
     """
+    _read(corpus, annotator, engine, show)
+    if annotator.candidates is not None:
+        _propose(corpus, annotator, annotator.candidates, show)
+
+
+def _read(corpus: Corpus, annotator: Annotator, engine: Local, show: bool) -> None:
+    """Find words and tags, in worker processes."""
     spaces = [space for space in (annotator.words, annotator.tags) if space is not None]
     job = (annotator.language, annotator.tagger_name, str(spaces[0].folder.parent))
     total = corpus.train.num_rows * len(corpus.text)
     with ExitStack() as stack:
         run: Run | None = None
         advance = stack.enter_context(progress("reading words", total, show))
-        for rows, missing in _unread(corpus, annotator):
+        for rows, missing in _unread(corpus, annotator.last):
             tasks = [_copied(missing, i) for i in range(0, len(missing), _TASK_TEXTS)]
             if run is None and tasks:  # no worker starts for nothing, or for a handful of texts
                 run = stack.enter_context((engine if len(tasks) > 1 else Local(1)).running(job))
@@ -51,14 +58,25 @@ def annotate(corpus: Corpus, annotator: Annotator, engine: Local, show: bool) ->
                     space.compact()
 
 
-def _unread(corpus: Corpus, annotator: Annotator) -> Iterator[tuple[int, pa.Array]]:
+def _propose(corpus: Corpus, annotator: Annotator, space: Namespace, show: bool) -> None:
+    """Make words' candidates, in this process: the model uses all cores, or the accelerator."""
+    total = corpus.train.num_rows * len(corpus.text)
+    with progress("asking the language model", total, show) as advance:
+        for rows, missing in _unread(corpus, space):
+            for done in annotator.propose(missing):
+                advance(done, "")
+            advance(rows - len(missing), "")
+            if len(missing):
+                space.compact()
+
+
+def _unread(corpus: Corpus, space: Namespace | None) -> Iterator[tuple[int, pa.Array]]:
     """Yield numbers of rows, and those of their texts that the store does not know, once."""
-    last = annotator.last
-    assert last is not None
+    assert space is not None
     rows, found = 0, []
     for column in corpus.text:
         for chunk in corpus.train[column].chunks:
-            found.append(chunk.filter(pa.array(~last.has(content_keys([chunk])))))
+            found.append(chunk.filter(pa.array(~space.has(content_keys([chunk])))))
             rows += len(chunk)
             if sum(map(len, found)) >= _ROUND_TEXTS:
                 yield rows, pc.unique(pa.chunked_array(found, pa.large_string()))

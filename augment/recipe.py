@@ -69,13 +69,27 @@ def op_name(transform: Transform) -> str:
 
 
 def fingerprint_of(transform: Transform) -> dict[str, Any]:
-    """Return everything about a transform that decides its output, as plain data."""
+    """Return everything about a transform that decides its output, as plain data.
+
+    Names of models and files are left out: a build compares what they hold.
+    """
+    transform = _nameless(transform)
     leaves = [
         {"name": op_name(leaf)}
         | {f.name: getattr(leaf, f.name) for f in dataclasses.fields(leaf) if _plain(f)}  # type: ignore[arg-type]
         for leaf in transform.leaves()
     ]
     return {"chain": repr(transform), "leaves": leaves}
+
+
+def _nameless(transform: Transform) -> Transform:
+    """Return the transform with its resources' names at their defaults."""
+    if isinstance(transform, Chain):
+        return Chain([_nameless(step) for step in transform.steps])
+    if isinstance(transform, Choice):
+        return Choice([_nameless(part) for part in transform.parts])
+    names = [f for f in settings_of(transform) if f.metadata.get("resource")]
+    return dataclasses.replace(transform, **{f.name: f.default for f in names})  # type: ignore[type-var]
 
 
 def _plain(f: "dataclasses.Field[Any]") -> bool:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import xxhash
 
 from augment.errors import ResourceError, TeacherError
-from augment.machine import cores, resolve
+from augment.machine import cores, resolve, rows_per_batch
 from augment.progress import quiet
 from augment.runtimes import Runtime, RuntimeName, open_runtime
 from augment.settings import PLACEHOLDER, model_folder
@@ -46,18 +46,6 @@ class Labeller(Protocol):
         Args:
             columns: one or two text columns of N rows.
         """
-
-
-def rows_per_batch(tokens: int, device: str = "cpu") -> int:
-    """Return the number of rows in a batch of rows of this token length.
-
-    At most 768 tokens on a CPU, whose caches then hold what one layer hands to the next, and
-    32,768 on an accelerator; never below 4 rows.
-    """
-    rows, most = (64, 768) if device == "cpu" else (1024, 32_768)
-    while rows > 4 and rows * tokens > most:
-        rows //= 2
-    return rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

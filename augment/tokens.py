@@ -73,12 +73,33 @@ def tokenizer_identity(language: str) -> str:
 
 def tokenize(text: pa.Array, language: str) -> Words:
     """Cut N texts (no nulls) into words."""
-    nlp = blank(language)
-    with _ONE_AT_A_TIME, nlp.memory_zone():  # the zone belongs to the vocabulary all threads share
-        parts = [_characters(nlp, t) for t in text.to_pylist()]
+    with _ONE_AT_A_TIME:
+        nlp = _tokenizer(language, len(text))
+        with nlp.memory_zone():  # it belongs to the vocabulary that all threads share
+            parts = [_characters(nlp, t) for t in text.to_pylist()]
     counts = np.array([len(p) for p in parts], np.int64)
     spans = np.concatenate(parts) if parts else np.zeros((0, 2), np.int64)
     return Words(_bytes(text, spans.ravel(), counts), counts)
+
+
+def _tokenizer(language: str, texts: int) -> Any:
+    """Return a pipeline of the language, a new one every so many texts.
+
+    spaCy's tables of strings keep a place for every word that was ever in them, even once a memory
+    zone has let it go.
+    """
+    nlp, used = _USED.get(language, (None, _RENEWED))
+    if used + texts > _RENEWED:
+        blank(language)  # says what is wrong with an unknown language
+        import spacy
+
+        nlp, used = spacy.blank(language), 0
+    _USED[language] = (nlp, used + texts)
+    return nlp
+
+
+_RENEWED = 200_000
+_USED: dict[str, tuple[Any, int]] = {}
 
 
 def _characters(nlp: Any, text: str) -> I64:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from augment.annotate.columns import Annotator
+from augment.annotate.candidates import CandidateSource
+from augment.annotate.columns import Annotator, Names
 from augment.arrow import edges, whole
 from augment.draws import mix
 from augment.keys import Keys, content_keys, find
@@ -37,7 +38,7 @@ class Job:
         source: the spooled train rows.
         digest: their content digest.
         out: the set's folder.
-        tags_name: namespace of the tags in the store; None when no transform reads tags.
+        names: namespaces of the annotations in the store.
         guarded: sorted keys of the folded held-out rows, (G, 2); empty for no guard.
         mark: digest of the plan, kept in every shard.
         sums: their sums of letters in the first text column, sorted, (G,); see ``letter_sums``.
@@ -53,7 +54,7 @@ class Job:
     copies: int
     seed: int
     language: str
-    tags_name: str | None
+    names: Names
     guarded: Keys
     sums: npt.NDArray[np.uint64]
     mark: str
@@ -83,14 +84,17 @@ def opened(source: Path, digest: str) -> pa.Table:
 
 
 @lru_cache(maxsize=2)
-def _annotator(language: str, tagger: str | None, store: Path, tags: str | None) -> Annotator:
-    return Annotator(language, tagger, Store(store), tags)
+def _annotator(
+    language: str, tagger: str | None, source: CandidateSource | None, store: Path, names: Names
+) -> Annotator:
+    return Annotator(language, tagger, Store(store), candidates=source, names=names)
 
 
 def _make(job: Job, unit: Unit) -> tuple[pa.Table, Variants]:
     rows = opened(job.source, job.digest).slice(unit.first, unit.last - unit.first).combine_chunks()
     text = [whole(rows[name]) for name in job.text]
-    annotator = _annotator(job.language, job.transform.tagger_name, job.store, job.tags_name)
+    reads = (job.transform.tagger_name, job.transform.candidate_source)
+    annotator = _annotator(job.language, *reads, job.store, job.names)
     ids = row_ids(rows["source"].to_pylist())
     batches = [annotator.batch(column, ids) for column in text]
     return rows, variants(job.transform, text, batches, range(job.copies + 1), job.seed)

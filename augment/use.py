@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from augment.annotate.candidates import CandidateSource
 from augment.annotate.columns import Annotator
 from augment.errors import CorpusError
 from augment.store import Store
@@ -35,13 +36,13 @@ def row_ids(values: Sequence[Any]) -> npt.NDArray[np.uint64]:
 
 
 @lru_cache(maxsize=8)
-def _annotator(language: str, tagger: str | None) -> Annotator:
-    return Annotator(language, tagger)
+def _annotator(language: str, tagger: str | None, source: CandidateSource | None) -> Annotator:
+    return Annotator(language, tagger, candidates=source)
 
 
 def fit(transform: Any, texts: Any, *, language: str, store: Store | None) -> Any:
     """Fit a transform on texts; see ``Transform.fit``."""
-    if not any(leaf.needs for leaf in transform.leaves()):
+    if transform.tagger_name is None:
         return transform
     column = texts if isinstance(texts, pa.Array) else pa.array(list(texts), pa.large_string())
     return transform.fitted([Annotator(language, transform.tagger_name, store).batch(column)])
@@ -57,7 +58,7 @@ def make(
 ) -> Variants:
     """Annotate texts in memory and make copies; one list of N texts a column."""
     columns = [_text(column, number) for number, column in enumerate(texts)]
-    annotator = _annotator(language, transform.tagger_name)
+    annotator = _annotator(language, transform.tagger_name, transform.candidate_source)
     batches = [annotator.batch(column, ids) for column in columns]
     return variants(transform, columns, batches, copies, seed)
 

@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[1]
 PLAN: dict[str, list[str]] = {
     "augment": [
         "errors",
-        "arrow files batch digest draws keys dedupe store settings progress machine runtimes terminal readers",
+        "arrow files batch digest draws keyed keys dedupe store settings progress machine runtimes terminal readers",
         "corpus tokens transferset",
         "annotate variants use transforms.protocol",
-        "transforms transforms.mask transforms.ngram transforms.replace",
+        "transforms transforms.mask transforms.ngram transforms.replace transforms.substitute",
         "recipe teacher engines",
         "unit reading asking building labelling show vectors verify spacy_augmenter",
         "__init__ cli",
@@ -36,7 +36,12 @@ PLAN: dict[str, list[str]] = {
 # What distill may know of augment: the recipe and the set, and the housekeeping both commands
 # share (errors, whole files and claimed folders, progress, precision, what the terminal is told).
 HOUSEKEEPING = {"augment.errors", "augment.files", "augment.machine", "augment.progress"}
-SHARED = {"augment.settings", "augment.transferset", "augment.terminal"} | HOUSEKEEPING
+SHARED = {
+    "augment.settings",
+    "augment.transferset",
+    "augment.terminal",
+    "augment.keyed",
+} | HOUSEKEEPING
 FOREIGN = {"augment": set(), "distill": SHARED}
 
 PACKAGES = list(PLAN)

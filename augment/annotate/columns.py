@@ -1,14 +1,16 @@
 """From texts to annotated token batches, every distinct text worked on once, ever."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from augment.annotate.candidates import CANDIDATES, CandidateSource, candidates
 from augment.annotate.pos import Tagger
-from augment.batch import TokenBatch, cut
+from augment.batch import Lists, TokenBatch, cut
 from augment.keys import Keys, content_keys, first_of_each
 from augment.store import Namespace, Store
 from augment.tokens import Words, tokenize, tokenizer_identity
@@ -16,18 +18,40 @@ from augment.tokens import Words, tokenize, tokenizer_identity
 BOUNDS = pa.list_(pa.int32())
 TAGS = pa.list_(pa.string())
 _WINDOW = 4096
+_PROPOSED = 8192
+
+
+class Reads(Protocol):
+    """What a transform says of the annotations it reads."""
+
+    @property
+    def tagger_name(self) -> str | None:
+        """The spaCy pipeline whose tags it reads, if any."""
+
+    @property
+    def candidate_source(self) -> CandidateSource | None:
+        """What decides the candidates it reads, if any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The namespaces of annotations, for who would otherwise load a model to learn them."""
+
+    tags: str | None = None
+    candidates: str | None = None
 
 
 class Annotator:
     """Reads annotations from the store, and makes and keeps those it lacks.
 
-    spaCy and the tagger are loaded at the first text the store does not know.
+    spaCy, the tagger and the language model are loaded at the first text the store does not know.
 
     Args:
         language: of the tokenizer.
         tagger: name of a spaCy pipeline, or None when no transform needs tags.
         store: where annotations are kept; None keeps nothing.
-        tags_name: the tags' namespace, if known: spares loading the tagger to learn it.
+        candidates: what decides words' candidates, or None when no transform reads any.
+        names: the namespaces, if known.
     """
 
     def __init__(
@@ -35,21 +59,37 @@ class Annotator:
         language: str,
         tagger: str | None = None,
         store: Store | None = None,
-        tags_name: str | None = None,
+        *,
+        candidates: CandidateSource | None = None,
+        names: Names | None = None,
     ):
-        self.language, self.tagger_name = language, tagger
+        self.language, self.tagger_name, self.source = language, tagger, candidates
         self.words: Namespace | None = None
         self.tags: Namespace | None = None
-        self.tags_name = tags_name
+        self.candidates: Namespace | None = None
+        self.names = names or Names()
         if store is None:
             return
         about = {"language": language}
         name = tokenizer_identity(language)
         self.words = store.namespace(name, BOUNDS, {"what": "word boundaries"} | about)
         if tagger is not None:
-            self.tags_name = tags_name or self.tagger.identity
-            about |= {"what": "tags", "tagger": tagger}
-            self.tags = store.namespace(self.tags_name, TAGS, about)
+            self.names = replace(self.names, tags=self.names.tags or self.tagger.identity)
+            note = about | {"what": "tags", "tagger": tagger}
+            self.tags = store.namespace(str(self.names.tags), TAGS, note)
+        if candidates is not None:
+            given = self.names.candidates or candidates.identity(language)
+            self.names = replace(self.names, candidates=given)
+            note = about | {"what": "candidates", "name": candidates.model} | asdict(candidates)
+            self.candidates = store.namespace(given, CANDIDATES, note)
+
+    @classmethod
+    def of(
+        cls, transform: Reads, language: str, store: Store | None, names: Names | None = None
+    ) -> "Annotator":
+        """Return the annotator of what a transform reads."""
+        source = transform.candidate_source
+        return cls(language, transform.tagger_name, store, candidates=source, names=names)
 
     @property
     def tagger(self) -> Tagger:
@@ -59,7 +99,7 @@ class Annotator:
 
     @property
     def last(self) -> Namespace | None:
-        """The namespace that is written last: a text found there is fully annotated."""
+        """The namespace of words and tags that is written last: a text found there has both."""
         return self.tags or self.words
 
     def batch(self, text: pa.Array, rows: npt.NDArray[np.uint64] | None = None) -> TokenBatch:
@@ -70,29 +110,61 @@ class Annotator:
             rows: row ids, (N,); row numbers when left out.
         """
         keys = content_keys([text])
-        words = Words.from_lists(_cached(self.words, keys, text, BOUNDS, self._bounds))
+        words = self._words(text, keys)
         batch = cut(text, words.bounds, words.counts, rows)
-        if self.tagger_name is None:
-            return batch
-        tags = _cached(self.tags, keys, text, TAGS, self._tags).flatten().dictionary_encode()
-        codes = tags.indices.to_numpy(zero_copy_only=False).astype(np.int32)
-        names = tuple(tags.dictionary.to_pylist())
-        return replace(batch, tags=codes, tag_names=names)
+        if self.tagger_name is not None:
+            tags = _cached(self.tags, keys, text, TAGS, self._tags).flatten().dictionary_encode()
+            codes = tags.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+            names = tuple(tags.dictionary.to_pylist())
+            batch = replace(batch, tags=codes, tag_names=names)
+        if self.source is not None:
+            lists = _cached(self.candidates, keys, text, CANDIDATES, self._candidates)
+            batch = replace(batch, candidates=_lists(lists.flatten()))
+        return batch
 
     def prepare(self, text: pa.Array) -> Iterator[int]:
-        """Annotate distinct texts into the store; yields how many more are done."""
+        """Make words and tags of distinct texts into the store; yields how many more are done."""
         for first in range(0, len(text), _WINDOW):
             part = text.slice(first, _WINDOW)
-            self.batch(part)
+            keys = content_keys([part])
+            self._words(part, keys)
+            if self.tagger_name is not None:
+                _cached(self.tags, keys, part, TAGS, self._tags)
             yield len(part)
+
+    def propose(self, text: pa.Array) -> Iterator[int]:
+        """Make candidates of distinct texts into the store; yields how many more are done."""
+        for first in range(0, len(text), _PROPOSED):
+            part = text.slice(first, _PROPOSED)
+            _cached(self.candidates, content_keys([part]), part, CANDIDATES, self._candidates)
+            yield len(part)
+
+    def _words(self, text: pa.Array, keys: Keys) -> Words:
+        return Words.from_lists(_cached(self.words, keys, text, BOUNDS, self._bounds))
 
     def _bounds(self, text: pa.Array) -> pa.Array:
         return tokenize(text, self.language).to_lists()
 
     def _tags(self, text: pa.Array) -> pa.Array:
-        keys = content_keys([text])
-        words = Words.from_lists(_cached(self.words, keys, text, BOUNDS, self._bounds))
+        words = self._words(text, content_keys([text]))
         return pa.array(list(self.tagger.tag(text, words)), TAGS)
+
+    def _candidates(self, text: pa.Array) -> pa.Array:
+        assert self.source is not None
+        words = self._words(text, content_keys([text]))
+        return candidates(text, words, self.source, self.language)
+
+
+def _lists(lists: pa.Array) -> Lists:
+    """Return one list of strings a token as a column beside them."""
+    ends = lists.offsets.to_numpy().astype(np.int64)
+    strings = lists.flatten().dictionary_encode()
+    return Lists(
+        ends[:-1] - ends[0],
+        np.diff(ends).astype(np.int32),
+        strings.indices.to_numpy(zero_copy_only=False).astype(np.int32),
+        strings.dictionary.cast(pa.large_string()),
+    )
 
 
 def _cached(

@@ -43,15 +43,16 @@ class Tagger:
         from spacy.tokens import Doc
         from spacy.util import minibatch
 
-        docs = (
-            Doc(self.nlp.vocab, words=w, spaces=s) if w else Doc(self.nlp.vocab)
-            for w, s in strings(text, words)
-        )
-        for some in minibatch(docs, _BATCH):
-            with threads(1):  # products split among threads round otherwise
-                tagged = list(self.nlp.pipe(some, batch_size=_BATCH))
-            for doc in tagged:
-                yield [token.tag_ for token in doc if not token.is_space]
+        vocab = self.nlp.vocab
+        for some in minibatch(strings(text, words), _BATCH):
+            # Products split among threads would round otherwise; the zone forgets the words again.
+            with threads(1), self.nlp.memory_zone():
+                docs = [Doc(vocab, words=w, spaces=s) if w else Doc(vocab) for w, s in some]
+                tags = [
+                    [token.tag_ for token in doc if not token.is_space]
+                    for doc in self.nlp.pipe(docs, batch_size=_BATCH)
+                ]
+            yield from tags
 
 
 @lru_cache(maxsize=4)

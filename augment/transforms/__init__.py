@@ -4,11 +4,13 @@ from augment.transforms.mask import Mask
 from augment.transforms.ngram import SampleNGram
 from augment.transforms.protocol import Transform
 from augment.transforms.replace import ReplacePOS
+from augment.transforms.substitute import Substitute
 
-__all__ = ["CATALOGUE", "Mask", "ReplacePOS", "SampleNGram", "Transform"]
+__all__ = ["CATALOGUE", "Mask", "ReplacePOS", "SampleNGram", "Substitute", "Transform"]
 
 CATALOGUE: dict[str, type[Transform]] = {
     "mask": Mask,
     "replace_pos": ReplacePOS,
     "ngram": SampleNGram,
+    "substitute": Substitute,
 }

@@ -54,8 +54,8 @@ class SampleNGram(RowTransform):
             spaces=spaces,
             lead=lead,
             table=table,
-            tags=None if batch.tags is None else batch.tags[tokens],
             edits=edits,
+            **batch.annotations(tokens),
         )
 
     __repr__ = show

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from augment import use
+from augment.annotate.candidates import CandidateSource
 from augment.batch import I32, I64, TokenBatch
 from augment.draws import Draws, Place
 from augment.errors import SettingsError
@@ -56,6 +57,23 @@ class Transform:
         if len(names) > 1:
             raise SettingsError(f"one chain reads one tagger, got {', '.join(sorted(names))}")
         return names.pop() if names else None
+
+    @property
+    def candidate_source(self) -> CandidateSource | None:
+        """What decides the candidates the transform reads, if it reads any.
+
+        Raises:
+            SettingsError: two transforms of one chain ask different models.
+        """
+        sources = [t.source for t in self.leaves() if "candidates" in t.needs]  # type: ignore[attr-defined]
+        depth = max((source.depth for source in sources), default=0)
+        kinds = {dataclasses.replace(source, depth=depth) for source in sources}
+        if len(kinds) > 1:
+            raise SettingsError(
+                "one chain reads one column of candidates; give all its Substitutes the same "
+                "model, vectors, mode, context, touch, max_tokens, precision and runtime"
+            )
+        return kinds.pop() if kinds else None
 
     def __rshift__(self, other: Transform) -> Chain:
         """``self`` then ``other``."""

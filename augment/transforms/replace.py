@@ -94,7 +94,7 @@ class ReplacePOS(TokenTransform):
     """
 
     rate: float = 0.1
-    tagger: str = "en_core_web_sm"
+    tagger: str = field(default="en_core_web_sm", metadata={"resource": True})
     words: WordsByTag | None = field(
         default=None, compare=False, repr=False, metadata={"setting": False}
     )

@@ -1,20 +1,15 @@
-"""Word vectors for a vocabulary, from any file that gensim's ``KeyedVectors`` reads.
+"""Word vectors for a vocabulary, from any file that ``augment.keyed`` reads."""
 
-Read are the word2vec formats, text and binary, and GloVe's text, which lacks the header line.
-``KeyedVectors.load`` is not used: it unpickles, and a file of vectors must not be able to run code.
-"""
-
-import gzip
 import hashlib
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from augment.errors import ResourceError
+from augment.keyed import read
 from distill.errors import StudentError
 
 Array = NDArray[np.float32]
@@ -48,7 +43,10 @@ def read_vectors(path: str | Path, words: Sequence[str]) -> Vectors:
     Raises:
         StudentError: no such file, or no vectors in it.
     """
-    keyed = _keyed_vectors(Path(path))
+    try:
+        keyed = read(path)
+    except ResourceError as error:
+        raise StudentError(f"{error}; or leave [student] vectors out for random ones") from error
     places = np.array([keyed.key_to_index.get(word, -1) for word in words], np.int64)
     places[:2] = -1
     have = places >= 0
@@ -57,56 +55,6 @@ def read_vectors(path: str | Path, words: Sequence[str]) -> Vectors:
     matrix = random_vectors(words, keyed.vector_size, scale=spread / 2).matrix
     matrix[have] = known
     return Vectors(matrix, int(have.sum()))
-
-
-def _keyed_vectors(path: Path) -> Any:
-    from gensim.models import KeyedVectors  # heavy, and only students with vectors need it
-
-    if not path.is_file() and not path.suffix and path.name == str(path):
-        path = _downloaded(path.name)
-    if not path.is_file():
-        raise StudentError(
-            f"{path}: no such file of word vectors; make one with: augment vectors, "
-            "or leave [student] vectors out for random ones"
-        )
-    header, binary = _format(path)
-    try:
-        with warnings.catch_warnings():
-            # Without a header gensim opens the file twice and leaves one handle to the collector.
-            warnings.simplefilter("ignore", ResourceWarning)
-            return KeyedVectors.load_word2vec_format(str(path), binary=binary, no_header=not header)
-    except (ValueError, EOFError, IndexError) as error:
-        raise StudentError(
-            f"{path}: neither word2vec's format (text or binary) nor GloVe's text: {error}"
-        ) from error
-
-
-def _format(path: Path) -> tuple[bool, bool]:
-    """Return whether the file starts with word2vec's header line, and whether it is binary."""
-    with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-        first, second = file.readline(4096).split(), file.read(4096)
-    header = len(first) == 2 and all(part.isdigit() for part in first)
-    if not header:
-        return False, False
-    try:
-        # Only text has a readable number after the first word.
-        float(second.split(b" ", 2)[1])
-    except (ValueError, IndexError):
-        return True, True
-    return True, False
-
-
-def _downloaded(name: str) -> Path:
-    """Return the file of one of gensim's published sets; only the file, not its loading code."""
-    from gensim import downloader
-
-    try:
-        return Path(downloader.load(name, return_path=True))
-    except (OSError, ValueError) as error:
-        raise StudentError(
-            f"vectors {name!r}: no such file, and gensim's downloader says: {error}; "
-            "give a file of vectors, made for example with: augment vectors"
-        ) from error
 
 
 def _draw(word: str, dims: int) -> Array:

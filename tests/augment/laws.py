@@ -4,9 +4,14 @@ A new transform in the catalogue is covered already, with ``rate=0.4``; one that
 to edit many rows adds a line to ``EXAMPLES``. Fitting is done here, on the same texts.
 """
 
+import atexit
+import shutil
+import tempfile
 import tomllib
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +23,27 @@ from augment.batch import TokenBatch
 from augment.draws import Place
 from augment.recipe import from_steps, to_steps
 from augment.transforms import CATALOGUE
+from tests.augment.tiny import save_masked_lm, save_vectors
 
 PLACE = Place(seed=7, column=0, number=2)
 
+
+@cache
+def _models() -> tuple[str, str]:
+    """A tiny masked LM and word vectors, written once a run of the tests."""
+    folder = Path(tempfile.mkdtemp(prefix="transferset-laws-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    lm = save_masked_lm(folder / "masked-lm", "cased")
+    return str(lm), str(save_vectors(folder / "vectors.txt"))
+
+
+def _substitute(tagger: str) -> A.Transform:
+    lm, vectors = _models()
+    return A.Substitute(0.6, model=lm, vectors=vectors)
+
+
 EXAMPLES: dict[str, Callable[[str], A.Transform]] = {
+    "substitute": _substitute,
     "replace_pos": lambda tagger: A.ReplacePOS(0.4, tagger=tagger),
     "ngram": lambda tagger: A.SampleNGram(0.6, longest=3),
 }
@@ -38,7 +60,8 @@ def example(name: str, tagger: str) -> A.Transform:
 def annotated(transform: A.Transform, texts: list[str]) -> TokenBatch:
     """Return texts as a batch with the annotations the transform needs; ids are not row numbers."""
     rows = np.arange(len(texts), dtype=np.uint64) * np.uint64(3) + np.uint64(11)
-    return Annotator("en", transform.tagger_name).batch(pa.array(texts, pa.large_string()), rows)
+    annotator = Annotator.of(transform, "en", None)
+    return annotator.batch(pa.array(texts, pa.large_string()), rows)
 
 
 def fit(transform: A.Transform, texts: list[str]) -> A.Transform:
@@ -146,6 +169,7 @@ def annotations_stay_aligned(transform: A.Transform, texts: list[str]) -> None:
     assert (done.lengths >= 0).all()
     assert len(done.words) == len(done.spaces) == done.offsets[-1]
     assert done.tags is None or len(done.tags) == len(done.words)
+    assert done.candidates is None or len(done.candidates.count) == len(done.words)
 
 
 def empty_rows_pass(transform: A.Transform, texts: list[str]) -> None:

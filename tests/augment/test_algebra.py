@@ -128,12 +128,22 @@ def test_the_fingerprint_sees_every_setting_that_decides_the_output() -> None:
             A.SampleNGram(0.1),
             A.SampleNGram(0.1, longest=4),
             A.ReplacePOS(0.1),
-            A.ReplacePOS(0.1, tagger="x"),
+            A.Substitute(0.1),
+            A.Substitute(0.1, mode="spread"),
             A.Mask(0.1) | A.Mask(0.2),
             A.Mask(0.1) >> A.Mask(0.2),
         )
     ]
     assert len(set(prints)) == len(prints)
+
+
+def test_a_models_name_is_no_part_of_the_fingerprint_what_it_holds_is_compared_elsewhere() -> None:
+    for one, other in (
+        (A.ReplacePOS(0.1), A.ReplacePOS(0.1, tagger="x")),
+        (A.Substitute(0.1), A.Substitute(0.1, model="a/copy", vectors="copy.txt")),
+    ):
+        assert one != other
+        assert fingerprint_of(A.Mask(0.1) | one) == fingerprint_of(A.Mask(0.1) | other)
 
 
 def test_names_in_recipes_and_ops_agree() -> None:

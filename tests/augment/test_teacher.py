@@ -15,9 +15,9 @@ import pytest
 import augment as A
 from augment.errors import ResourceError
 from augment.labelling import Labelling
-from augment.machine import has_bf16, resolve
+from augment.machine import has_bf16, resolve, rows_per_batch
 from augment.settings import model_folder
-from augment.teacher import Teacher, rows_per_batch
+from augment.teacher import Teacher
 from tests.augment.corpus_rows import HARD_TEXTS, QUESTIONS, REVIEWS
 from tests.augment.tiny import save_classifier, tokenizer
 

@@ -52,17 +52,17 @@ def sentences(split: str = "train") -> list[str]:
 
 
 @contextmanager
-def borrowed(package: str) -> Iterator[bool]:
-    """Install a package into a folder of its own, without what it needs, and import from there."""
+def borrowed(*packages: str) -> Iterator[str]:
+    """Install packages into a folder of their own, alone, and import from there; "" if impossible."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder]
-        done = subprocess.run([*command, package], capture_output=True)
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target"]
+        done = subprocess.run([*command, folder, *packages], capture_output=True)
         if done.returncode:
-            yield False
+            yield ""
             return
         sys.path.insert(0, folder)
         try:
-            yield True
+            yield folder
         finally:
             sys.path.remove(folder)
 

@@ -121,7 +121,7 @@ def build_recipe(
     recipe = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
     settings = recipe.section(CorpusSettings, "corpus")
     options = recipe.section(AugmentSettings, "augment")
-    chain = from_steps(options.steps, f"{recipe.path}, augment")
+    chain = from_steps(options.steps, f"{recipe.path}, augment", recipe.model)
     engine = _engine(workers)
     sources = sources_of(settings, recipe.path.parent)
     return Build(settings, options, chain, Path(out), engine, _store(store), show).run(sources)

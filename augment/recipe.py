@@ -1,7 +1,7 @@
 """Recipes in TOML and transforms in Python say the same thing, and turn into each other."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from augment.errors import SettingsError
@@ -12,28 +12,37 @@ from augment.transforms.protocol import Chain, Choice, Transform
 _NAMES = {cls: name for name, cls in CATALOGUE.items()}
 
 
-def from_steps(steps: Sequence[Mapping[str, Any]], where: str = "augment") -> Chain:
+def from_steps(
+    steps: Sequence[Mapping[str, Any]],
+    where: str = "augment",
+    find: Callable[[str], str] = lambda name: name,
+) -> Chain:
     """Turn ``[augment] steps`` into a chain.
 
     A step is a table of one key: a transform's name with its settings, or ``choice`` with a list
     of token transforms: ``{choice = [{mask = {rate = 0.1}}, {replace_pos = {}}]}``.
+
+    Args:
+        steps: the tables.
+        where: said in errors.
+        find: turns the name of a model or file as written into one that can be opened.
 
     Raises:
         SettingsError: unknown transform or setting, with a suggestion and the place.
     """
     if not steps:
         raise SettingsError(f"{where}: steps is empty; name at least one transform")
-    return Chain([_step(step, f"{where}.steps[{i}]") for i, step in enumerate(steps)])
+    return Chain([_step(step, f"{where}.steps[{i}]", find) for i, step in enumerate(steps)])
 
 
-def _step(step: Mapping[str, Any], where: str) -> Transform:
+def _step(step: Mapping[str, Any], where: str, find: Callable[[str], str]) -> Transform:
     if not isinstance(step, Mapping) or len(step) != 1:
         raise SettingsError(f"{where}: a table of one transform, got {step!r}")
     (name, settings), *_ = step.items()
     if name == "choice":
         if not isinstance(settings, list):
             raise SettingsError(f"{where}.choice: a list of transforms, got {settings!r}")
-        parts = [_step(part, f"{where}.choice[{i}]") for i, part in enumerate(settings)]
+        parts = [_step(part, f"{where}.choice[{i}]", find) for i, part in enumerate(settings)]
         try:
             return Choice(parts)
         except (TypeError, ValueError) as error:
@@ -43,7 +52,12 @@ def _step(step: Mapping[str, Any], where: str) -> Transform:
         raise SettingsError(f'{where}: unknown transform "{name}"{suggestion(name, known)}')
     if not isinstance(settings, Mapping):
         raise SettingsError(f"{where}.{name}: a table of settings, got {settings!r}; write {{}}")
-    return parse(CATALOGUE[name], settings, f"{where}.{name}")
+    kind = CATALOGUE[name]
+    resources = {f.name for f in settings_of(kind) if f.metadata.get("resource")}
+    found = {
+        k: find(v) if k in resources and isinstance(v, str) else v for k, v in settings.items()
+    }
+    return parse(kind, found, f"{where}.{name}")
 
 
 def to_steps(transform: Transform) -> list[dict[str, Any]]:

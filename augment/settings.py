@@ -145,9 +145,9 @@ class Recipe:
         return (self.path.parent / value).resolve()
 
     def model(self, name: str) -> str:
-        """Return a model folder named in the recipe as a path, any other model name as it is."""
-        folder = self.resolve(name)
-        return str(folder) if folder.is_dir() else name
+        """Return a folder or file named in the recipe as a path, any other name as it is."""
+        path = self.resolve(name)
+        return str(path) if path.exists() else name
 
 
 def _positive(record: object, *names: str) -> None:

@@ -12,6 +12,7 @@ from augment.settings import (
     TeacherSettings,
     read_recipe,
 )
+from augment.transforms import Substitute
 from distill.recipe import read
 
 ROOT = Path(__file__).parent.parent
@@ -45,3 +46,20 @@ def test_the_papers_recipes_have_the_papers_settings(name: str) -> None:
         1.0,
     )
     assert stage.batch == (50 if name == "sst2" else 256)
+
+
+GLUE = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
+
+
+@pytest.mark.parametrize("name", GLUE)
+def test_tinyberts_recipes_have_the_papers_rates_and_counts(name: str) -> None:
+    recipe = read_recipe(ROOT / f"corpora/recipes/tinybert-{name}.toml")
+    options = recipe.section(AugmentSettings, "augment")
+    (step,) = from_steps(options.steps).leaves()
+    assert isinstance(step, Substitute)
+    assert (options.copies, step.rate, step.k) == (20, 0.4, 15)
+    assert (step.mode, step.context, step.touch) == ("masked", "masked", "content")
+    corpus = recipe.section(CorpusSettings, "corpus")
+    assert (corpus.task == "regression") == (name == "stsb")
+    teacher = recipe.section(TeacherSettings, "teacher")
+    assert teacher.max_tokens == (64 if len(corpus.text) == 1 else 128)

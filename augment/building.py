@@ -1,7 +1,7 @@
 """Building a transfer set: corpus in, shards out; resumable, the same bytes however it is run."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -116,15 +116,17 @@ def build_recipe(
     workers: int = 1,
     store: str | Path | None = None,
     show: bool = True,
+    say: Callable[[str], None] = lambda _: None,
 ) -> TransferSet:
-    """Build the set a recipe describes; see :func:`build`."""
+    """Build the set a recipe describes; see :func:`build`. ``say`` hears what was annotated."""
     recipe = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
     settings = recipe.section(CorpusSettings, "corpus")
     options = recipe.section(AugmentSettings, "augment")
     chain = from_steps(options.steps, f"{recipe.path}, augment", recipe.model)
     engine = _engine(workers)
     sources = sources_of(settings, recipe.path.parent)
-    return Build(settings, options, chain, Path(out), engine, _store(store), show).run(sources)
+    run = Build(settings, options, chain, Path(out), engine, _store(store), show, say)
+    return run.run(sources)
 
 
 def _engine(workers: int) -> Local:
@@ -149,6 +151,7 @@ class Build:
     engine: Local
     store: Store
     show: bool
+    say: Callable[[str], None] = lambda _: None
 
     def run(self, sources: Mapping[str, Any]) -> TransferSet:
         """Read, annotate, find duplicates, write; skip what is there already."""
@@ -166,7 +169,7 @@ class Build:
             if (self.out / MANIFEST).exists():
                 return self._finished(plan)
             begin(self.out, plan)
-            annotate(corpus, self._annotator(), self.engine, self.show)
+            annotate(corpus, self._annotator(), self.engine, self.show, self.say)
             tagged = Annotator(self.corpus.language, self.chain.tagger_name, self.store)
             chain = self.chain.fitted(_Chunks(tagged, corpus))
             job = self._job(chain, corpus, plan, work / ROWS)

@@ -60,7 +60,7 @@ def build(
     """
     from augment.building import build_recipe
 
-    made = build_recipe(recipe, out, workers=workers, store=store)
+    made = build_recipe(recipe, out, workers=workers, store=store, say=_say)
     counts = made.manifest.counts
     _say(
         f"{out}: {counts['rows']:,} rows from {counts['source_rows']:,} originals "
@@ -114,6 +114,27 @@ def show(
 
     console = Console(soft_wrap=True, highlight=False)
     for line in lines(TransferSet.open(set), rows, copies, first, console.is_terminal):
+        console.print(line)
+
+
+@app.command()
+def candidates(
+    recipe: RecipeArg,
+    text: Annotated[
+        list[str] | None, typer.Option(help="A text to look at; may be given several times.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Else the corpus's own: of this split.")] = "train",
+    rows: Annotated[int, typer.Option(help="So many texts of it.")] = 12,
+    store: StoreOption = None,
+) -> None:
+    """Print what a recipe's substitution may put in each word's place, best first.
+
+    Example: augment candidates corpora/recipes/tinybert-sst2.toml --text "I loved the comedy."
+    """
+    from augment.proposals import proposals
+
+    console = Console(soft_wrap=True, highlight=False)
+    for line in proposals(recipe, text or (), split=split, rows=rows, store=store):
         console.print(line)
 
 

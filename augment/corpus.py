@@ -104,6 +104,28 @@ def sources_of(settings: CorpusSettings, base: Path) -> dict[str, Any]:
         ) from error
 
 
+def first_texts(settings: CorpusSettings, base: Path, split: str, rows: int) -> list[str]:
+    """Return the first texts of a split, of all its text columns; nulls are left out.
+
+    Raises:
+        CorpusError: no such split or column.
+    """
+    sources = sources_of(settings, base)
+    if split not in sources:
+        raise CorpusError(f"no split {split!r}; the recipe names {', '.join(sources)}")
+    texts: list[str] = []
+    for table in _columns(split, sources[split], settings):
+        for name in settings.text:
+            if name not in table.column_names:
+                known = suggestion(name, table.column_names)
+                raise CorpusError(f'{split}: no column "{name}"{known}')
+        for row in zip(*(table[name].to_pylist() for name in settings.text), strict=True):
+            texts += [str(text) for text in row if text is not None]
+            if len(texts) >= rows:
+                return texts[:rows]
+    return texts
+
+
 def _columns(split: str, source: Any, settings: CorpusSettings) -> Iterator[pa.Table]:
     """Yield a source as Arrow tables of bounded size."""
     if isinstance(source, str | os.PathLike):

@@ -4,7 +4,7 @@ Texts are worked on in rounds, and what a round left in the store is merged, so 
 the number of segments grows with the corpus.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,7 +24,13 @@ _TASK_TEXTS = 2000
 _MANY_TASKS = 8
 
 
-def annotate(corpus: Corpus, annotator: Annotator, engine: Local, show: bool) -> None:
+def annotate(
+    corpus: Corpus,
+    annotator: Annotator,
+    engine: Local,
+    show: bool,
+    say: Callable[[str], None] = lambda _: None,
+) -> None:
     """Annotate the corpus's texts into the annotator's store.
 
     Args:
@@ -32,10 +38,12 @@ def annotate(corpus: Corpus, annotator: Annotator, engine: Local, show: bool) ->
         annotator: has a store.
         engine: runs the rounds.
         show: draw progress on a terminal.
+        say: hears how many texts the language model was asked about.
     """
     _read(corpus, annotator, engine, show)
     if annotator.candidates is not None:
-        _propose(corpus, annotator, annotator.candidates, show)
+        asked = _propose(corpus, annotator, annotator.candidates, show)
+        say(f"candidates: {asked:,} texts put to the language model, the rest known to the store")
 
 
 def _read(corpus: Corpus, annotator: Annotator, engine: Local, show: bool) -> None:
@@ -58,16 +66,22 @@ def _read(corpus: Corpus, annotator: Annotator, engine: Local, show: bool) -> No
                     space.compact()
 
 
-def _propose(corpus: Corpus, annotator: Annotator, space: Namespace, show: bool) -> None:
-    """Make words' candidates, in this process: the model uses all cores, or the accelerator."""
+def _propose(corpus: Corpus, annotator: Annotator, space: Namespace, show: bool) -> int:
+    """Make words' candidates, in this process: the model uses all cores, or the accelerator.
+
+    Returns how many texts the model was asked about.
+    """
+    asked = 0
     total = corpus.train.num_rows * len(corpus.text)
     with progress("asking the language model", total, show) as advance:
         for rows, missing in _unread(corpus, space):
             for done in annotator.propose(missing):
                 advance(done, "")
             advance(rows - len(missing), "")
+            asked += len(missing)
             if len(missing):
                 space.compact()
+    return asked
 
 
 def _unread(corpus: Corpus, space: Namespace | None) -> Iterator[tuple[int, pa.Array]]:

@@ -392,6 +392,34 @@ def test_pairs_keep_each_columns_original(model: Any, vectors: str, tmp_path: Pa
     assert min(edits.values()) > 10
 
 
+def test_the_command_prints_candidates_and_the_build_counts_them(
+    model: Any, vectors: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from augment.cli import app
+
+    rows = "\n".join(f"{r['text']}\t{r['label']}" for r in REVIEWS[:20])
+    (tmp_path / "train.tsv").write_text(f"text\tlabel\n{rows}\n", encoding="utf-8")
+    settings = f'model = "{model("uncased")}", vectors = "{vectors}"'
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        '[corpus]\ntrain = "train.tsv"\nlabel = "label"\n[augment]\ncopies = 2\n'
+        f"steps = [{{ substitute = {{ {settings} }} }}]\n"
+    )
+
+    def run(*arguments: str) -> str:
+        app([*map(str, arguments), "--store", str(tmp_path / "store")], standalone_mode=False)
+        return capsys.readouterr().out
+
+    shown = run("candidates", str(recipe), "--text", "A good film.", "--text", "no")
+    assert "A good film." in shown
+    assert re.search(r"film  \w+, \w+", shown)
+    assert len(run("candidates", str(recipe), "--rows", "3").split("\n\n")) == 3
+    built = run("build", str(recipe), "--out", str(tmp_path / "one"))
+    assert "candidates: 17 texts put to the language model" in built, "three were shown"
+    again = run("build", str(recipe), "--out", str(tmp_path / "two"))
+    assert "candidates: 0 texts put to the language model" in again
+
+
 # Resources.
 
 

@@ -163,4 +163,7 @@ def _distance(module: Any, ours: OpenVino, batch: Batch) -> float:
     with torch.no_grad():
         theirs = _plain(module(**{name: torch.from_numpy(rows) for name, rows in batch.items()}))
     with ours.running() as forward:
-        return float(np.abs(forward(batch) - theirs).max() / max(1.0, np.abs(theirs).max()))
+        mine = forward(batch)
+    if mine.dtype.kind == "i":  # numbers of the best: neighbours in rank may change places
+        return 0.0 if (mine != theirs).mean() < 0.01 else 1.0
+    return float(np.abs(mine - theirs).max() / max(1.0, np.abs(theirs).max()))

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,18 @@ def test_what_else_is_asked_along_changes_no_candidate(model: Any, mode: str) ->
     assert lists(t, [TEXTS[i] for i in order]) == [whole[i] for i in order]
     for first, last in ((0, 1), (1, 30), (30, len(TEXTS))):
         assert lists(t, TEXTS[first:last]) == whole[first:last]
+
+
+@pytest.mark.skipif(not find_spec("openvino"), reason="the extra openvino is not installed")
+@pytest.mark.parametrize("kind", KINDS)
+def test_openvino_proposes_the_same(model: Any, kind: str) -> None:
+    t = A.Substitute(model=model(kind), vectors="none", precision="fp32")
+    other = dataclasses.replace(t, runtime="openvino")
+    ours, theirs = lists(t, TEXTS), lists(other, TEXTS)
+    asked = [(a, b) for x, y in zip(ours, theirs, strict=True) for a, b in zip(x, y, strict=True)]
+    assert sum(set(a[1]) != set(b[1]) for a, b in asked) <= 0.001 * len(asked)
+    part = lists(other, TEXTS[3:40])
+    assert part == theirs[3:40], "what else is asked along changes no candidate"
 
 
 def test_modes_differ_and_agree_where_they_must(model: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from augment.progress import quiet
@@ -123,10 +123,17 @@ def flops(model: Any, tokens: float) -> float:
 
 def _counted(model: Any, tokens: int) -> float:
     ids = torch.full((1, max(tokens, 1)), 1, device=model.device)
-    counter = FlopCounterMode(display=False)
+    # Torch counts the fused attention of GPUs, and misses the CPU's: 5 % of a BERT at 128 tokens.
+    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    counter = FlopCounterMode(display=False, custom_mapping={fused: _attention_flops})
     with torch.no_grad(), counter:
         model(input_ids=ids, attention_mask=torch.ones_like(ids))
     return float(counter.get_total_flops())
+
+
+def _attention_flops(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    operations: int = sdpa_flop_count(query, key, value)
+    return operations
 
 
 def _latency(model: Any, examples: Examples, repeats: int) -> float:

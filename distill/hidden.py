@@ -38,8 +38,7 @@ def attention_mse(student: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
     if student.shape[1] != teacher.shape[1]:
         student, teacher = (side.mean(dim=1, keepdim=True) for side in (student, teacher))
     real = mask > 0
-    pairs = real[:, None, :, None] & real[:, None, None, :]
-    squares = (student - teacher).masked_fill(~pairs, 0).square().sum(dim=(1, 2, 3))
+    squares = (student - teacher).masked_fill(~_pairs(real), 0).square().sum(dim=(1, 2, 3))
     return squares / (student.shape[1] * _count(real).square())
 
 
@@ -60,16 +59,16 @@ def attention_kl(student: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
     """
     student, teacher = _tokens_agree(student, teacher)
     real = mask > 0
-    keys, queries = real[:, None, None, :], real[:, None, :]
-    # The least number instead of -inf: a row without keys stays finite on its way to 0.
+    pairs = _pairs(real)
+    # The least number instead of -inf: a padded query stays finite on its way to 0.
     logs, targets = (
-        F.log_softmax(s.masked_fill(~keys, torch.finfo(s.dtype).min), dim=-1)
+        F.log_softmax(s.masked_fill(~pairs, torch.finfo(s.dtype).min), dim=-1)
         for s in (student, teacher)
     )
     if logs.shape[1] != targets.shape[1]:
         logs, targets = (_mean_of_heads(side) for side in (logs, targets))
-    gaps = (targets - logs).masked_fill(~keys, 0)
-    nats = (targets.exp() * gaps).sum(dim=-1).masked_fill(~queries, 0).sum(dim=(1, 2))
+    gaps = (targets - logs).masked_fill(~pairs, 0)
+    nats = (targets.exp() * gaps).sum(dim=(1, 2, 3))
     return nats / (logs.shape[1] * _count(real))
 
 
@@ -204,6 +203,10 @@ def _widths_agree(
 
 def _mean_of_heads(logs: Tensor) -> Tensor:
     return logs.exp().mean(dim=1, keepdim=True).clamp_min(torch.finfo(logs.dtype).tiny).log()
+
+
+def _pairs(real: Tensor) -> Tensor:
+    return real[:, None, :, None] & real[:, None, None, :]
 
 
 def _count(real: Tensor) -> Tensor:

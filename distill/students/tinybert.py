@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 from transformers import AutoConfig, BertConfig, BertForSequenceClassification, BertModel
+from transformers.utils import logging
 
 from augment.progress import quiet
 from distill.errors import StudentError
@@ -102,14 +103,7 @@ def start_from_folder(student: Any, folder: str | Path) -> None:
         raise StudentError(f"{folder}: no transformers model to start from: {error}") from error
     compared = ("num_hidden_layers", *_WIDTHS, *_VOCABULARY, *_BLOCK)
     _check_same(student.config, config, compared, str(folder))
-    # The constructor of what is missing draws; the caller's random state is not its business.
-    with quiet(), torch.random.fork_rng(devices=[]):
-        loaded, report = BertModel.from_pretrained(
-            str(folder),
-            use_safetensors=True,
-            dtype=torch.float32,
-            output_loading_info=True,
-        )
+    loaded, report = _encoder(str(folder))
     missing = {name for name in report["missing_keys"] if not name.startswith("pooler.")}
     if missing:
         raise StudentError(
@@ -153,6 +147,22 @@ def start_from_layers(student: Any, teacher: Any, layers: Sequence[int]) -> None
     head = getattr(teacher, "classifier", None)
     if head is not None and teacher.config.id2label == student.config.id2label:
         student.classifier.load_state_dict(head.state_dict())
+
+
+def _encoder(folder: str) -> tuple[Any, dict[str, Any]]:
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()  # heads left out and a pooler made new are reported by the caller
+    try:
+        # What is missing is drawn, which must not move the caller's generator.
+        with quiet(), torch.random.fork_rng(devices=[]):
+            found: tuple[Any, dict[str, Any]] = BertModel.from_pretrained(
+                folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True
+            )
+            return found
+    except OSError as error:
+        raise StudentError(f"{folder}: the weights cannot be read: {error}") from error
+    finally:
+        logging.set_verbosity(level)
 
 
 def _check_same(student: Any, other: Any, names: Sequence[str], where: str) -> None:

@@ -123,7 +123,7 @@ def flops(model: Any, tokens: float) -> float:
 
 def _counted(model: Any, tokens: int) -> float:
     ids = torch.full((1, max(tokens, 1)), 1, device=model.device)
-    # Torch counts the fused attention of GPUs, and misses the CPU's: 3 to 7 % of a BERT at 128 tokens.
+    # Torch counts the fused attention of GPUs, and misses the CPU's, 3 to 7 % at 128 tokens.
     fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     counter = FlopCounterMode(display=False, custom_mapping={fused: _attention_flops})
     with torch.no_grad(), counter:

@@ -92,6 +92,17 @@ def test_padding_is_not_attended_to(name: str) -> None:
             torch.testing.assert_close(together.hidden[4][row, :length], alone.hidden[4][0])
 
 
+def test_a_mask_of_numbers_is_added() -> None:
+    model, inputs = family("bert"), batch()
+    least = torch.finfo(torch.float32).min
+    added = (1 - inputs["attention_mask"][:, None, None, :].float()) * least
+    with torch.no_grad(), capturing(model, attention=[2, 4]) as capture:
+        plain = capture(inputs)
+        other = capture(inputs | {"attention_mask": added.expand(3, 1, 9, 9)})
+    torch.testing.assert_close(other.logits, plain.logits)
+    torch.testing.assert_close(other.attention[4][:, :, 0], plain.attention[4][:, :, 0])
+
+
 def test_only_mapped_layers_are_kept() -> None:
     model = family("bert")
     with torch.no_grad(), capturing(model, attention=[4, 2], hidden=[0, 3]) as capture:

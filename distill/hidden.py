@@ -175,11 +175,7 @@ def _linear(width: int, other: int) -> nn.Module:
 
 def _tokens_agree(student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
     if student.shape[0] != teacher.shape[0] or student.shape[2:] != teacher.shape[2:]:
-        raise StageError(
-            f"the student's scores are {tuple(student.shape)}, the teacher's "
-            f"{tuple(teacher.shape)}; objectives on tokens need the same tokens on both sides, "
-            "so one vocabulary and one batch"
-        )
+        raise _unlike("scores", student, teacher)
     return wide(student), wide(teacher).detach()
 
 
@@ -187,11 +183,7 @@ def _widths_agree(
     student: Tensor, teacher: Tensor, project: Projection | None
 ) -> tuple[Tensor, Tensor]:
     if student.shape[:2] != teacher.shape[:2]:
-        raise StageError(
-            f"the student's states are {tuple(student.shape)}, the teacher's "
-            f"{tuple(teacher.shape)}; objectives on tokens need the same tokens on both sides, "
-            "so one vocabulary and one batch"
-        )
+        raise _unlike("states", student, teacher)
     projected = student if project is None else project(student)
     if projected.shape[-1] != teacher.shape[-1]:
         raise StageError(
@@ -199,6 +191,13 @@ def _widths_agree(
             f"{teacher.shape[-1]}; pass project = Projections(...).hidden, or .embeddings"
         )
     return wide(projected), wide(teacher).detach()
+
+
+def _unlike(what: str, student: Tensor, teacher: Tensor) -> StageError:
+    return StageError(
+        f"the student's {what} are {tuple(student.shape)}, the teacher's {tuple(teacher.shape)}; "
+        "objectives on tokens need the same tokens on both sides, so one vocabulary and one batch"
+    )
 
 
 def _mean_of_heads(logs: Tensor) -> Tensor:

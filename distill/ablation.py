@@ -19,6 +19,7 @@ from distill.errors import AblationError
 from distill.pool import train_cells
 from distill.recipe import AblateSettings, StudentSettings
 from distill.runs import Material, file_digest, prepare
+from distill.stages import TinyBERTSettings
 from distill.summary import Choice, Summary, choose, page, summarise
 
 SUMMARY = "ablate.json"
@@ -44,7 +45,7 @@ def ablate(
     transfer_set: TransferSet | str | Path,
     *,
     out: str | Path,
-    student: StudentSettings | None = None,
+    student: StudentSettings | TinyBERTSettings | None = None,
     settings: AblateSettings | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Ablation:
@@ -65,6 +66,11 @@ def ablate(
     """
     opened = TransferSet.of(transfer_set)
     student, settings = student or StudentSettings(), settings or AblateSettings()
+    if not isinstance(student, StudentSettings):
+        raise AblationError(
+            f"the cells of an ablation are bilstm students so far, not {student.kind}; "
+            'write kind = "bilstm" in [student]'
+        )
     _check_splits(opened)
     folder = Path(out)
     with claimed(folder, "an ablation", SUMMARY, AblationError):

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
+from augment.settings import PLACEHOLDER
 from augment.transferset import TransferSet
 
 Ints = NDArray[np.int64]
@@ -110,6 +111,9 @@ def read_examples(
         table = table.filter(pc.equal(table["copy"], 0))
     table = _judged(table, split)
     columns = [table[name].to_pylist() for name in transfer_set.text]
+    own = tokenizer.mask_token
+    if own and own != PLACEHOLDER:  # as in labelling; a tokenizer without one reads an unknown word
+        columns = [[text.replace(PLACEHOLDER, own) for text in column] for column in columns]
     ids, types, starts = _tokens(columns, tokenizer, max_tokens)
     return Examples(
         ids=ids,

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from augment.settings import Recipe, parse, read_recipe
+from augment.errors import SettingsError
+from augment.settings import Recipe, parse, read_recipe, suggestion
 from distill.objectives import Distance, Objective
+from distill.stages import INITS, TinyBERTSettings, TransformerStage
 
 
 def _place(recipe: Recipe, vectors: str) -> str:
@@ -159,12 +161,13 @@ class DistillRecipe:
     """The sections of one recipe file that `distill` reads; all checked before any work."""
 
     source: Recipe
-    student: StudentSettings
-    stages: tuple[StageSettings, ...]
+    student: StudentSettings | TinyBERTSettings
+    stages: tuple[StageSettings, ...] | tuple[TransformerStage, ...]
     report: ReportSettings
     ablate: AblateSettings
 
 
+KINDS = ("bilstm", "tinybert")
 DEFAULT_STAGES = (StageSettings(epochs=3.0),)
 
 
@@ -179,6 +182,18 @@ def read(path: str | Path, *, vectors: str | None = None) -> DistillRecipe:
         SettingsError: unknown section or key, wrong type, value out of range.
     """
     recipe = read_recipe(path)
+    report = recipe.section(ReportSettings, "report")
+    ablate = recipe.section(AblateSettings, "ablate")
+    kind = recipe.tables.get("student", {}).get("kind", KINDS[0])
+    if kind not in KINDS:
+        raise SettingsError(
+            f"{recipe.path}, [student]: no student of the kind {kind!r}"
+            f"{suggestion(str(kind), KINDS)}"
+        )
+    if kind == "tinybert":
+        if vectors is not None:
+            raise SettingsError(f"{recipe.path}: a tinybert student has no word vectors")
+        return DistillRecipe(recipe, *_tinybert(recipe), report, ablate)
     student = recipe.section(StudentSettings, "student")
     if vectors is not None:
         student = replace(student, vectors=vectors)
@@ -192,6 +207,26 @@ def read(path: str | Path, *, vectors: str | None = None) -> DistillRecipe:
         source=recipe,
         student=student,
         stages=stages or DEFAULT_STAGES,
-        report=recipe.section(ReportSettings, "report"),
-        ablate=recipe.section(AblateSettings, "ablate"),
+        report=report,
+        ablate=ablate,
+    )
+
+
+def _tinybert(recipe: Recipe) -> tuple[TinyBERTSettings, tuple[TransformerStage, ...]]:
+    """Read the student and its stages; folders are relative to the recipe."""
+    student = recipe.section(TinyBERTSettings, "student")
+    folders: dict[str, Any] = {
+        name: recipe.model(value)
+        for name in ("init", "teacher", "tokenizer")
+        if (value := getattr(student, name)) is not None and value not in INITS
+    }
+    stages = [
+        parse(TransformerStage, table, f"{recipe.path}, [[stage]] {number}")
+        for number, table in enumerate(recipe.tables.get("stage", []), start=1)
+    ]
+    if not stages:
+        raise SettingsError(f"{recipe.path}: a tinybert student learns in stages; write [[stage]]")
+    return replace(student, **folders), tuple(
+        stage if stage.teacher is None else replace(stage, teacher=recipe.model(stage.teacher))
+        for stage in stages
     )

@@ -158,10 +158,12 @@ def _teacher(
 
 
 def _cost(folder: Path, transfer_set: TransferSet, run: Run, settings: ReportSettings) -> Cost:
+    student = run.record["student"]
+    tokens = student.get("max_tokens") or int(student["max_words"]) * len(transfer_set.text)
     return measure(
         folder,
         transfer_set,
-        max_tokens=int(run.record["student"]["max_words"]) * len(transfer_set.text),
+        max_tokens=tokens,
         repeats=settings.repeats,
         rows=settings.rows,
         threads=settings.threads,
@@ -171,8 +173,8 @@ def _cost(folder: Path, transfer_set: TransferSet, run: Run, settings: ReportSet
 def _name(run: Run) -> str:
     parts = []
     for stage in run.record["stages"]:
-        hard = stage["objective"] == "hard-cross-entropy"
-        what = (
+        hard = stage.get("objective") == "hard-cross-entropy"
+        what = " + ".join(n for n, w in stage.get("objectives", {}).items() if w) or (
             ("hard labels" if stage["target"] == "label" else "teacher's argmax")
             if hard
             else ("logits" if stage["objective"] == "logits-mse" else "soft labels")

@@ -92,7 +92,8 @@ class ResumableTrainer(Trainer):  # type: ignore[misc]
         """Train to the end, from the checkpoint on if there is one; returns the seconds taken."""
         if self.checkpoint is not None:
             self._notes, self._found = read(self.checkpoint)
-        if not self._notes or self._notes["mark"] != self.mark:
+        between = self._notes.get("trainer") is None  # no step of this stage was made
+        if between or self._notes["mark"] != self.mark:
             self._notes, self._found = {}, {}
             return float(self.train().metrics["train_runtime"])
         if self._notes["best"] is not None:
@@ -228,6 +229,30 @@ def read(path: Path, *, tensors: bool = True) -> tuple[dict[str, Any], dict[str,
         raise RunError(
             f"{path}: not a whole checkpoint ({error}); delete it to train from the start"
         ) from error
+
+
+def keep(path: Path, model: Any, mark: Any) -> None:
+    """Write a checkpoint between two stages: weights, and the mark of the stage to come.
+
+    Raises:
+        MachineError: the disk refuses.
+    """
+    header = {"trainer": "null", "mark": json.dumps(mark)}
+    with unwritten(path), replacing(path) as temporary:
+        save_file(_named("model", model.state_dict()), temporary, metadata=header)
+
+
+def kept(path: Path, model: Any) -> bool:
+    """Give the model the weights of a checkpoint between two stages, if that is what it is.
+
+    Raises:
+        RunError: the file is damaged.
+    """
+    notes, found = read(path)
+    if not notes or notes["trainer"] is not None:
+        return False
+    model.load_state_dict({name.removeprefix("model."): value for name, value in found.items()})
+    return True
 
 
 def save(model: Any, tokenizer: Any, folder: Path) -> None:

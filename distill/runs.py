@@ -17,11 +17,13 @@ import torch
 
 from augment.files import begin, claimed, compare, settle, write_atomic
 from augment.transferset import TransferSet
+from distill.curriculum import go_through, teachers
 from distill.errors import RunError, StageError
 from distill.evaluation import evaluate
 from distill.examples import Examples, read_examples
 from distill.recipe import DEFAULT_STAGES, StageSettings, StudentSettings
 from distill.resume import STATE, read, save
+from distill.stages import TinyBERTSettings, TransformerStage
 from distill.students.bilstm import BiLSTMForSequenceClassification
 from distill.students.build import Vocabulary, bilstm, vocabulary
 from distill.trainer import StageResult, check, run_stage
@@ -125,8 +127,8 @@ def train(
     transfer_set: TransferSet | str | Path,
     *,
     out: str | Path,
-    student: StudentSettings | None = None,
-    stages: Sequence[StageSettings] = DEFAULT_STAGES,
+    student: StudentSettings | TinyBERTSettings | None = None,
+    stages: Sequence[StageSettings] | Sequence[TransformerStage] = DEFAULT_STAGES,
     show: bool | None = None,
 ) -> Run:
     """Train a student on a transfer set, evaluate it on the held-out splits, write the run.
@@ -138,7 +140,8 @@ def train(
         transfer_set: a finished set, or its folder.
         out: the run's folder; new, empty, or an earlier run of the same settings.
         student: its shape; a BiLSTM with the paper's sizes by default.
-        stages: what to learn from, in order; by default the teacher's logits, three epochs.
+        stages: what to learn from, in order, of the student's kind; by default, for a BiLSTM,
+            the teacher's logits, three epochs.
         show: a progress bar; by default on terminals only.
 
     Raises:
@@ -149,6 +152,7 @@ def train(
     """
     opened = TransferSet.of(transfer_set)
     student = student or StudentSettings()
+    _refuse_other_kind(student, stages)
     plan = _plan(opened, student, stages)
     folder = Path(out)
     with claimed(folder, "a run", RUN, RunError):
@@ -159,11 +163,25 @@ def train(
             return done
         _refuse_early(opened, stages)
         begin(folder, plan, RunError)
-        record = plan | _train(opened, student, stages, folder, show)
+        record = plan | _trained(opened, student, stages, folder, show)
         text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
         write_atomic(folder / RUN, text.encode())
         settle(folder, STATE)
     return Run(folder, record)
+
+
+def _trained(
+    opened: TransferSet,
+    student: StudentSettings | TinyBERTSettings,
+    stages: Sequence[Any],
+    folder: Path,
+    show: bool | None,
+) -> dict[str, Any]:
+    if isinstance(student, StudentSettings):
+        return _train(opened, student, stages, folder, show)
+    done = go_through(opened, student, stages, folder, show=show)
+    place = {"trained_on": str(opened.path.resolve())}
+    return place | _outcome({"words": done.words}, done.results, done.metrics)
 
 
 def _train(
@@ -200,10 +218,24 @@ def _train(
         if split != "train"
     }
     save(model, material.words.tokenizer, folder)
-    return {"trained_on": str(opened.path.resolve())} | _outcome(material, results, metrics)
+    vectors = material.words.vectors
+    words = {"words": len(vectors.matrix), "found": vectors.found, "coverage": vectors.coverage}
+    return {"trained_on": str(opened.path.resolve())} | _outcome(words, results, metrics)
 
 
-def _refuse_early(transfer_set: TransferSet, stages: Sequence[StageSettings]) -> None:
+def _refuse_other_kind(
+    student: StudentSettings | TinyBERTSettings, stages: Sequence[StageSettings | TransformerStage]
+) -> None:
+    fitting = StageSettings if isinstance(student, StudentSettings) else TransformerStage
+    for number, stage in enumerate(stages, start=1):
+        if not isinstance(stage, fitting):
+            raise StageError(
+                f"stage {number} is a {type(stage).__name__}, which a {student.kind} student does "
+                f"not read; give it a {fitting.__name__}"
+            )
+
+
+def _refuse_early(transfer_set: TransferSet, stages: Sequence[Any]) -> None:
     """Say what is missing before minutes of tokenising, not after."""
     if not stages:
         raise StageError("there is no stage; give at least one [[stage]]")
@@ -216,7 +248,7 @@ def _refuse_early(transfer_set: TransferSet, stages: Sequence[StageSettings]) ->
 
 
 def _plan(
-    transfer_set: TransferSet, student: StudentSettings, stages: Sequence[StageSettings]
+    transfer_set: TransferSet, student: StudentSettings | TinyBERTSettings, stages: Sequence[Any]
 ) -> dict[str, Any]:
     teacher = transfer_set.manifest.teacher
     return {
@@ -231,9 +263,21 @@ def _plan(
         },
         "teacher": json.loads(json.dumps(teacher)),
         "student": asdict(student),
-        "vectors": file_digest(student.vectors),
+        **_sources(transfer_set, student, stages),
         "stages": [asdict(stage) for stage in stages],
     }
+
+
+def _sources(
+    transfer_set: TransferSet, student: StudentSettings | TinyBERTSettings, stages: Sequence[Any]
+) -> dict[str, Any]:
+    """Return digests of the files that the student's training reads beside the set."""
+    if isinstance(student, StudentSettings):
+        return {"vectors": file_digest(student.vectors)}
+    weights = [folder / "model.safetensors" for folder in teachers(transfer_set, student, stages)]
+    # A teacher that was deleted since is not compared: what it taught is in the checkpoint.
+    there = all(file.is_file() for file in weights)
+    return {"teachers": [file_digest(str(file)) for file in weights]} if there else {}
 
 
 def file_digest(path: str | None) -> str | None:
@@ -245,17 +289,14 @@ def file_digest(path: str | None) -> str | None:
 
 
 def _outcome(
-    material: Material, results: Sequence[StageResult], metrics: dict[str, dict[str, float]]
+    vocabulary: dict[str, Any],
+    results: Sequence[StageResult],
+    metrics: dict[str, dict[str, float]],
 ) -> dict[str, Any]:
-    vectors = material.words.vectors
     names = ("transferset", "torch", "transformers", "tokenizers", "numpy")
     return {
         "metrics": metrics,
-        "vocabulary": {
-            "words": len(vectors.matrix),
-            "found": vectors.found,
-            "coverage": vectors.coverage,
-        },
+        "vocabulary": vocabulary,
         "history": [asdict(result) for result in results],
         "threads": torch.get_num_threads(),
         "versions": {name: _version(name) for name in names},

@@ -8,7 +8,6 @@ alone, each loss term logged by name, and the best state kept in memory.
 import random
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,20 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import TrainingArguments
 
-from augment.machine import resolve
 from augment.progress import quiet
 from augment.transferset import Task
 from distill.adadelta import AdaDelta
 from distill.errors import StageError
 from distill.examples import Examples
+from distill.losses import TermTrainer, training_arguments
 from distill.objectives import Objective
 from distill.recipe import StageSettings
-from distill.resume import ResumableTrainer
-
-DWARFED = 100.0
-LOGS = 50
+from distill.stages import TransformerStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +45,7 @@ class StageResult:
         return [entry for entry in self.history if "eval_rows" in entry]
 
 
-def steps_of(stage: StageSettings, rows: int) -> int:
+def steps_of(stage: StageSettings | TransformerStage, rows: int) -> int:
     """Return the optimiser steps of a stage over ``rows`` rows an epoch."""
     if stage.steps is not None:
         return stage.steps
@@ -128,7 +123,7 @@ def run_stage(
     return StageResult(steps, len(examples), seconds, kept, history)
 
 
-class StageTrainer(ResumableTrainer):
+class StageTrainer(TermTrainer):
     """The Trainer of one stage; use :func:`run_stage`."""
 
     def __init__(
@@ -147,32 +142,16 @@ class StageTrainer(ResumableTrainer):
         mark: Any,
     ) -> None:
         self.stage, self.objective = stage, objective
-        self.optimizer: Any
-        self.sums: dict[str, Tensor] = {}
-        self.summed = 0
-        self.warned = False
-        arguments = TrainingArguments(
-            output_dir=scratch,
-            max_steps=steps,
-            per_device_train_batch_size=stage.batch,
-            learning_rate=stage.rate,
-            lr_scheduler_type="constant",
-            max_grad_norm=0.0,
-            use_cpu=not torch.accelerator.is_available(),
-            bf16=resolve(stage.precision) == "bf16",
-            seed=stage.seed,
-            logging_steps=max(1, steps // LOGS),
-            logging_nan_inf_filter=False,
-            save_strategy="no",
-            eval_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            remove_unused_columns=False,
-            dataloader_pin_memory=False,
-        )
         super().__init__(
             model,
-            arguments,
+            training_arguments(
+                scratch,
+                steps=steps,
+                batch=stage.batch,
+                rate=stage.rate,
+                precision=stage.precision,
+                seed=stage.seed,
+            ),
             examples,
             checkpoint=checkpoint,
             mark=mark,
@@ -182,8 +161,6 @@ class StageTrainer(ResumableTrainer):
             evaluations=stage.evaluations,
             select=stage.select,
         )
-        # Logits and labels go to the objective, so the model must not count items for a loss.
-        self.model_accepts_loss_kwargs = False
 
     def create_optimizer(self, model: Any = None) -> Any:
         """Return AdaDelta (sparse where that is faster) or AdamW over the trained parameters."""
@@ -203,49 +180,13 @@ class StageTrainer(ResumableTrainer):
             self.optimizer = torch.optim.AdamW(parameters, lr=self.stage.rate)
         return self.optimizer
 
-    def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
-    ) -> Any:
-        """Return the mean over rows of the objective's weighted terms."""
+    def terms(self, model: nn.Module, inputs: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
+        """Return the objective's weighted terms, and the student's outputs."""
         targets: dict[str, Tensor] = {
             name: inputs.pop(name) for name in ("labels", "logits") if name in inputs
         }
         outputs = model(**inputs)
-        terms = {k: v.mean() for k, v in self.objective.terms(outputs.logits, targets).items()}
-        for name, value in terms.items():
-            self.sums[name] = self.sums.get(name, torch.zeros(())) + value.detach().cpu()
-        self.summed += 1
-        loss = torch.stack(list(terms.values())).sum()
-        return (loss, outputs) if return_outputs else loss
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add each weighted term by name, and warn once when one dwarfs the others."""
-        if "loss" in logs and self.summed:
-            means = {name: float(value) / self.summed for name, value in self.sums.items()}
-            logs |= {f"loss_{name}": value for name, value in means.items()}
-            self.sums, self.summed = {}, 0
-            self._warn(means)
-        super().log(logs, start_time)
-
-    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
-        # The Trainer computes a norm each step only to log it; sparse gradients have none.
-        return None
-
-    def _warn(self, means: dict[str, float]) -> None:
-        if self.warned or len(means) < 2:
-            return
-        (least, small), *_, (most, large) = sorted(means.items(), key=lambda item: item[1])
-        if large > DWARFED * small:
-            self.warned = True
-            warnings.warn(
-                f"the loss term {most} ({large:.3g}, weighted) is more than {DWARFED:.0f} times "
-                f"{least} ({small:.3g}), which has next to no say; change alpha",
-                stacklevel=2,
-            )
+        return self.objective.terms(outputs.logits, targets), outputs
 
 
 @contextmanager

@@ -27,8 +27,8 @@ PLAN: dict[str, list[str]] = {
     "distill": [
         "errors",
         "objectives hidden layers attention adadelta buckets progress figure summary students registration",
-        "examples evaluation recipe",
-        "resume trainer teacher runs cost",
+        "examples evaluation stages terms recipe",
+        "resume losses trainer matching curriculum teacher runs cost",
         "cells pool ablation reporting",
         "__init__ cli",
     ],

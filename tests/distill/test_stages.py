@@ -1,0 +1,531 @@
+"""Laws of a transformer student's stages: what they need, what they match, what they leave."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+)
+
+import distill as D
+from augment.errors import SettingsError
+from augment.transferset import Task, TransferSet, write_set
+from distill import resume
+from distill.attention import States, capturing
+from distill.errors import RunError, StageError, StudentError
+from distill.examples import read_examples
+from distill.hidden import Projections
+from distill.layers import layer_map
+from distill.losses import TermTrainer
+from distill.matching import run_matching
+from distill.recipe import read
+from distill.resume import STATE
+from distill.stages import INSIDE, PREDICTION, TinyBERTSettings, TransformerStage
+from distill.terms import Matching
+from tests.distill.conftest import regression_rows
+
+Make = Callable[..., TransferSet]
+TWO = {"attention": 1.0, "hidden": 1.0, "embedding": 1.0}
+SOFT = {"soft-cross-entropy": 1.0}
+
+
+@pytest.fixture
+def teacher(encoder: Path, tmp_path: Path) -> Path:
+    """Write a BERT of four layers with the toy vocabulary and the toy classes."""
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    torch.manual_seed(2)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=32,
+        id2label={0: "negative", 1: "positive"},
+        label2id={"negative": 0, "positive": 1},
+    )
+    folder = tmp_path / "teacher"
+    BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def small(teacher: Path, **changes: Any) -> TinyBERTSettings:
+    settings: dict[str, Any] = {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0}
+    return TinyBERTSettings(**settings | {"teacher": str(teacher)} | changes)
+
+
+def stage(**keys: Any) -> TransformerStage:
+    settings: dict[str, Any] = {"steps": 10, "batch": 3, "learning_rate": 3e-3}
+    return TransformerStage(**settings | keys)
+
+
+def intermediate(**keys: Any) -> TransformerStage:
+    return stage(**{"objectives": TWO} | keys)
+
+
+def prediction(**keys: Any) -> TransformerStage:
+    return stage(**{"objectives": SOFT, "evaluations": 2} | keys)
+
+
+def losses(run: D.Run, number: int, name: str = "loss") -> list[float]:
+    return [log[name] for log in run.record["history"][number]["history"] if name in log]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def same(one: Path, other: Path) -> bool:
+    a, b = weights(one), weights(other)
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_prediction_stage_overfits_eight_rows(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    stages = [prediction(steps=60, batch=8, learning_rate=1e-2)]
+    run = D.train(make_set(), student=small(teacher), stages=stages, out=tmp_path / "run")
+    assert run.metrics["validation"]["accuracy"] == 1.0
+    assert run.metrics["test"]["agreement"] == 1.0
+
+
+def test_an_intermediate_stage_overfits_eight_rows(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    stages = [intermediate(steps=60, batch=8, learning_rate=1e-2, schedule="constant")]
+    run = D.train(make_set(), student=small(teacher), stages=stages, out=tmp_path / "run")
+    for name in TWO:
+        first, *_, last = losses(run, 0, f"loss_{name}")
+        assert last < 0.7 * first, name
+
+
+def test_a_copy_of_the_teacher_has_nothing_to_learn_inside(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    # Dropout in the teacher, a shifted layer or another batch would each show as a loss.
+    student = small(teacher, layers=4, hidden=None, heads=None, init="teacher")
+    every = dict.fromkeys(INSIDE, 1.0)
+    stages = [stage(objectives=every, steps=1, learning_rate=1e-12)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TermTrainer, "_warn", lambda *_: None)
+        run = D.train(make_set(), student=student, stages=stages, out=tmp_path / "run")
+    for name in INSIDE:
+        assert losses(run, 0, f"loss_{name}") == [pytest.approx(0, abs=1e-6)], name
+
+
+@pytest.mark.parametrize("name", [*INSIDE, *PREDICTION])
+def test_a_term_of_weight_zero_is_not_there(
+    name: str, make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    other = "logits-mse" if name != "logits-mse" else "hard-cross-entropy"
+    both = {name: 0.0, other: 2.0}
+    made = make_set()
+    for number, objectives in enumerate((both, {other: 2.0})):
+        stages = [stage(objectives=objectives, steps=2)]
+        run = D.train(made, student=small(teacher), stages=stages, out=tmp_path / str(number))
+        assert not losses(run, 0, f"loss_{name}")
+        assert losses(run, 0, f"loss_{other}")
+    assert same(tmp_path / "0", tmp_path / "1")
+
+
+def test_every_term_adds_its_weight_times_its_value(teacher: Path) -> None:
+    model = BertForSequenceClassification.from_pretrained(teacher).eval()
+    sides = _sides(model, _batch())
+    every = dict.fromkeys([*INSIDE, *PREDICTION], 1.0)
+    once = sides.terms(every)
+    assert list(once) == [*INSIDE, *PREDICTION]
+    thrice = sides.terms(dict.fromkeys(every, 3.0))
+    assert all(torch.allclose(3 * once[name], thrice[name]) for name in every)
+    assert all(values.shape == (2,) for values in once.values())
+
+
+@pytest.mark.parametrize("name", [*INSIDE, *PREDICTION])
+def test_padding_changes_no_term(name: str, teacher: Path) -> None:
+    model = BertForSequenceClassification.from_pretrained(teacher).double().eval()
+    plain = _sides(model, _batch()).terms({name: 1.0})[name]
+    padded = _sides(model, _batch(padding=5)).terms({name: 1.0})[name]
+    assert torch.allclose(plain, padded, rtol=1e-9)
+
+
+def _batch(padding: int = 0) -> dict[str, torch.Tensor]:
+    ids = torch.tensor([[2, 7, 8, 9, 3], [2, 6, 3, 0, 0]])
+    ids = torch.nn.functional.pad(ids, (0, padding))
+    targets = {"labels": torch.tensor([0, 1]), "logits": torch.tensor([[1.0, -1.0], [0.5, 2.0]])}
+    return {"input_ids": ids, "attention_mask": (ids > 0).long(), **targets}
+
+
+def _sides(model: Any, batch: dict[str, torch.Tensor]) -> Matching:
+    """The model as teacher of itself: layers 1 and 2 are matched with 2 and 4."""
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    with capturing(model, attention=range(1, 5), hidden=range(5)) as capture:
+        states = capture(inputs)
+    mapping = layer_map("uniform", student=2, teacher=4)
+    return Matching(states, batch, states, mapping, Projections(16, 16))
+
+
+def test_layer_m_meets_the_teachers_layer_g_of_m() -> None:
+    def states(scale: float) -> States:
+        return States(
+            {m: torch.full((1, 1, 1, 1), scale * m) for m in range(1, 7)},
+            {m: torch.full((1, 1, 1), scale * m) for m in range(7)},
+            None,
+        )
+
+    def terms(mapping: Any) -> dict[str, float]:
+        layers = layer_map(mapping, student=3, teacher=6)
+        batch = {"attention_mask": torch.ones(1, 1)}
+        sides = Matching(states(1), batch, states(10), layers, Projections(1, 1))
+        return {k: float(v) for k, v in sides.terms({"attention": 1, "hidden": 1}).items()}
+
+    uniform = sum((m - 10.0 * 2 * m) ** 2 for m in (1, 2, 3))
+    assert terms("uniform") == {"attention": uniform, "hidden": uniform}
+    top = sum((m - 10.0 * (m + 3)) ** 2 for m in (1, 2, 3))
+    assert terms("top") == {"attention": top, "hidden": top}
+    assert terms([0, 0, 6]) == {"attention": 57.0**2, "hidden": 57.0**2}
+
+
+def test_a_regression_matches_the_teachers_score(teacher: Path, tmp_path: Path) -> None:
+    table = regression_rows()
+    made = write_set(
+        tmp_path / "set",
+        train=table,
+        held_out={"validation": table},
+        task=Task("regression"),
+        text=("text", "other"),
+        teacher={"name": "oracle"},
+    )
+    matching = stage(objectives={"logits-mse": 1}, steps=120, batch=8, learning_rate=1e-2)
+    run = D.train(made, student=small(teacher), stages=[matching], out=tmp_path / "run")
+    assert run.metrics["validation"]["agreement"] > 0.95
+    config = json.loads((run.path / "config.json").read_text())
+    assert config["problem_type"] == "regression"
+    with pytest.raises(StageError, match="no distribution .* logits-mse"):
+        D.train(made, student=small(teacher), stages=[prediction()], out=tmp_path / "soft")
+
+
+def test_the_prediction_stage_runs_with_the_teacher_deleted(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    made = make_set()
+    first = D.train(made, student=small(teacher), stages=[intermediate()], out=tmp_path / "first")
+    shutil.rmtree(teacher)
+    student = TinyBERTSettings(init=str(first.path), dropout=0.0)
+    second = D.train(made, student=student, stages=[prediction(steps=3)], out=tmp_path / "second")
+    assert second.metrics["validation"]["agreement"] >= 0
+    with pytest.raises(StudentError, match="no model to learn from"):
+        D.train(made, student=student, stages=[intermediate()], out=tmp_path / "third")
+
+
+class Killed(Exception):
+    """Stands for SIGKILL: nothing after it runs."""
+
+
+@pytest.fixture
+def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Return ``kill(n)``: from now on training dies right after its n-th checkpoint."""
+    original = resume._Saves.on_save
+    monkeypatch.setattr(resume, "SECONDS", 0.0)
+
+    def arm(after: int) -> None:
+        left = after
+
+        def on_save(self: Any, *arguments: Any, **more: Any) -> None:
+            nonlocal left
+            original(self, *arguments, **more)
+            left -= 1
+            if not left:
+                raise Killed
+
+        monkeypatch.setattr(resume._Saves, "on_save", on_save)
+
+    return arm
+
+
+# Ten steps a stage, a checkpoint after each step but a stage's last.
+@pytest.mark.parametrize("moments", [(1,), (9,), (10,), (5, 4, 3, 3)])
+def test_a_student_killed_in_either_stage_has_the_undisturbed_weights(
+    moments: tuple[int, ...],
+    make_set: Make,
+    teacher: Path,
+    tmp_path: Path,
+    kill: Callable[[int], None],
+) -> None:
+    made = make_set(copies=1)
+    settings = {"student": small(teacher, dropout=0.3), "stages": [intermediate(), prediction()]}
+    calm = D.train(made, **settings, out=tmp_path / "calm")
+    out = tmp_path / "run"
+    for moment in moments:
+        kill(moment)
+        with pytest.raises(Killed):
+            D.train(made, **settings, out=out)
+        assert (out / STATE).exists()
+    kill(10**9)
+    run = D.train(made, **settings, out=out)
+    assert same(run.path, calm.path)
+    assert run.metrics == calm.metrics
+    assert not (out / STATE).exists()
+
+
+@pytest.mark.parametrize("moment", [10, 14])
+def test_a_run_killed_after_its_last_intermediate_stage_needs_no_teacher(
+    moment: int, make_set: Make, teacher: Path, tmp_path: Path, kill: Callable[[int], None]
+) -> None:
+    made = make_set()
+    settings = {"student": small(teacher), "stages": [intermediate(), prediction()]}
+    calm = D.train(made, **settings, out=tmp_path / "calm")
+    kill(moment)
+    with pytest.raises(Killed):
+        D.train(made, **settings, out=tmp_path / "run")
+    shutil.rmtree(teacher)
+    kill(10**9)
+    assert same(D.train(made, **settings, out=tmp_path / "run").path, calm.path)
+
+
+def test_between_two_stages_nothing_is_lost(
+    make_set: Make, teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distill import curriculum
+
+    made = make_set()
+    settings = {"student": small(teacher), "stages": [intermediate(), prediction()]}
+    calm = D.train(made, **settings, out=tmp_path / "calm")
+    original = curriculum.run_matching
+
+    def dying(*arguments: Any, **more: Any) -> Any:
+        if arguments[2].predicts:
+            raise Killed
+        return original(*arguments, **more)
+
+    monkeypatch.setattr(curriculum, "run_matching", dying)
+    with pytest.raises(Killed):
+        D.train(made, **settings, out=tmp_path / "run")
+    monkeypatch.setattr(curriculum, "run_matching", original)
+    shutil.rmtree(teacher)
+    assert same(D.train(made, **settings, out=tmp_path / "run").path, calm.path)
+
+
+def test_projections_are_trained_and_checkpointed_but_not_saved(
+    make_set: Make, teacher: Path, tmp_path: Path, kill: Callable[[int], None]
+) -> None:
+    made, out = make_set(), tmp_path / "run"
+    kill(8)
+    with pytest.raises(Killed):
+        D.train(made, student=small(teacher), stages=[intermediate()], out=out)
+    _, found = resume.read(out / STATE)
+    before = Projections(8, 16).state_dict()
+    for name in ("hidden.weight", "embeddings.weight"):
+        assert not torch.equal(found[f"model.projections.{name}"], before[name])
+    kill(10**9)
+    run = D.train(made, student=small(teacher), stages=[intermediate()], out=out)
+    plain = BertForSequenceClassification(BertConfig.from_pretrained(run.path))
+    assert weights(run.path).keys() == plain.state_dict().keys()
+
+
+def test_the_teacher_and_the_callers_randomness_stay_as_they_were(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    made = make_set()
+    model = BertModel.from_pretrained(teacher)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    tokens = AutoTokenizer.from_pretrained(teacher)
+    rows = read_examples(made, "train", tokens, max_tokens=16)
+    student = BertForSequenceClassification(
+        BertConfig.from_pretrained(teacher, num_hidden_layers=2)
+    )
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    run_matching(student, rows, intermediate(steps=3), task=made.task, teacher=model, show=False)
+    assert torch.equal(torch.rand(3), expected)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert model.config._attn_implementation == student.config._attn_implementation == "sdpa"
+    assert student.config is not model.config
+
+
+def test_frozen_parts_stay_and_may_be_trained_again(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    stages = [prediction(freeze=("embeddings", "encoder"))]
+    student = small(teacher, layers=4, hidden=None, heads=None, init="teacher")
+    run = D.train(make_set(), student=student, stages=stages, out=tmp_path / "run")
+    mine, theirs = weights(run.path), weights(teacher)
+    moved = {name.split(".")[1] for name in mine if not torch.equal(mine[name], theirs[name])}
+    assert moved == {"pooler", "weight", "bias"}
+
+
+@pytest.mark.parametrize(("init", "layers"), [("teacher", (2, 4)), ("teacher-first", (1, 2))])
+def test_a_student_starts_from_the_teachers_layers(
+    init: str, layers: tuple[int, int], make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    student = small(teacher, hidden=None, heads=None, init=init)
+    stages = [stage(objectives={"hard-cross-entropy": 1}, steps=1, learning_rate=1e-12)]
+    run = D.train(make_set(), student=student, stages=stages, out=tmp_path / "run")
+    mine, theirs = weights(run.path), weights(teacher)
+    for m, g in enumerate(layers):
+        name = "bert.encoder.layer.{}.attention.self.query.weight"
+        assert torch.allclose(mine[name.format(m)], theirs[name.format(g - 1)], atol=1e-7)
+
+
+def test_a_saved_student_works_in_a_pipeline_without_this_library(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    stages = [intermediate(steps=2), prediction(steps=2)]
+    run = D.train(make_set(), student=small(teacher), stages=stages, out=tmp_path / "run")
+    script = (
+        "import sys\n"
+        "sys.modules['distill'] = sys.modules['augment'] = None\n"
+        "from transformers import pipeline\n"
+        f"found = pipeline('text-classification', {str(run.path)!r}, device='cpu')('great fun')\n"
+        "assert found[0]['label'] in ('negative', 'positive')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-"], input=script, text=True, capture_output=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    config = json.loads((run.path / "config.json").read_text())
+    assert config["architectures"] == ["BertForSequenceClassification"]
+
+
+def test_another_vocabulary_serves_predictions_alone(
+    make_set: Make, teacher: Path, encoder: Path, tmp_path: Path
+) -> None:
+    words = AutoTokenizer.from_pretrained(encoder)
+    words.add_tokens(["comedy"])
+    words.save_pretrained(tmp_path / "other")
+    student = small(teacher, tokenizer=str(tmp_path / "other"), intermediate=16, hidden=8, heads=2)
+    run = D.train(make_set(), student=student, stages=[prediction()], out=tmp_path / "run")
+    assert run.record["vocabulary"]["words"] == len(words)
+    with pytest.raises(StageError, match="vocabulary is not that of the teacher .* same tokens"):
+        D.train(make_set("b"), student=student, stages=[intermediate()], out=tmp_path / "no")
+
+
+def test_a_map_that_does_not_fit_is_refused_before_any_work(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    student = small(teacher, layers=3)
+    with pytest.raises(StageError, match="no multiple of 3"):
+        D.train(make_set(), student=student, stages=[intermediate()], out=tmp_path / "run")
+
+
+def test_stages_of_another_kind_of_student_are_refused(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(StageError, match="TransformerStage"):
+        D.train(make_set(), student=small(teacher), stages=[D.Stage(steps=1)], out=tmp_path / "a")
+
+
+def test_the_teachers_weights_belong_to_the_plan(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    made, out = make_set(), tmp_path / "run"
+    settings = {"student": small(teacher), "stages": [intermediate(steps=2)]}
+    D.train(made, **settings, out=out)
+    assert D.train(made, **settings, out=out).path == out
+    model = BertForSequenceClassification.from_pretrained(teacher)
+    with torch.no_grad():
+        model.classifier.bias.add_(1)
+    model.save_pretrained(teacher)
+    with pytest.raises(RunError, match="teachers was"):
+        D.train(made, **settings, out=out)
+
+
+def test_the_placeholder_reads_as_the_tokenizers_own_mask(encoder: Path, tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    words = AutoTokenizer.from_pretrained(encoder, mask_token="great")
+    table = pa.table({"text": ["a [MASK] film", "a great film"], "label": [0, 1]})
+    made = write_set(
+        tmp_path / "set",
+        train=table.append_column("source", pa.array([0, 1])).append_column(
+            "copy", pa.array([0, 0], pa.int32())
+        ),
+        held_out={},
+        task=Task("classification", ("negative", "positive")),
+        text=("text",),
+        teacher=None,
+    )
+    rows = read_examples(made, "train", words, max_tokens=16)
+    assert np.array_equal(*rows.batch(np.array([0, 1]))["input_ids"].numpy())
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"objectives": {"attenton": 1}}, 'no objective "attenton"; did you mean "attention"'),
+    ({"objectives": {"hidden": -1}}, "objectives.hidden is a weight of at least 0, got -1"),
+    ({"objectives": {"hidden": "much"}}, "objectives.hidden is a weight"),
+    ({"objectives": {"hidden": 0}}, "gives no term a weight"),
+    ({"objectives": SOFT, "teacher": "x"}, "teacher is not read by soft-cross-entropy"),
+    ({"objectives": SOFT, "layer_map": "top"}, "layer_map is not read by"),
+    ({"objectives": TWO, "layer_map": "topp"}, 'did you mean "top"'),
+    ({"objectives": TWO, "temperature": 2.0}, "temperature is read by soft-cross-entropy alone"),
+    ({"objectives": TWO, "select": "validation"}, "no prediction to check"),
+    ({"objectives": TWO, "evaluations": 3}, "no prediction to check"),
+    ({"objectives": SOFT, "evaluations": 0, "select": "validation"}, "nothing to select"),
+    ({"objectives": SOFT, "epochs": 1.0}, "exactly one of epochs and steps"),
+    ({"objectives": SOFT, "warmup": 1.0}, "warmup is a share"),
+    ({"objectives": SOFT, "clip": -1.0}, "clip is a number of at least 0"),
+    ({"objectives": SOFT, "optimiser": "adadelta", "weight_decay": 0.1}, "weight_decay is not"),
+    (
+        {"objectives": SOFT, "freeze": ("embeddings", "encoder", "pooler", "classifier")},
+        "nothing is trained",
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), BAD, ids=[m for _, m in BAD])
+def test_a_stage_that_cannot_be_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        stage(**settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('kind = "tinybrt"', "no student of the kind 'tinybrt'; did you mean \"tinybert\""),
+        ('kind = "tinybert"\nsize = 5', "one of 4, 6, got 5"),
+        ('kind = "tinybert"\nsize = 4\nhidden = 8', "size = 4 says hidden already"),
+        ('kind = "tinybert"', "depth is missing"),
+        ('kind = "tinybert"\nsize = 4\ninit = "techer"', 'did you mean "teacher"'),
+        ('kind = "tinybert"\nsize = 4\nmax_words = 8', 'unknown key "max_words"'),
+        ('kind = "tinybert"\nsize = 4', "write \\[\\[stage\\]\\]"),
+        ('kind = "tinybert"\nsize = 4\n[[stage]]\nsteps = 1', 'the key "objectives" is required'),
+        (
+            'kind = "tinybert"\nsize = 4\n[[stage]]\nsteps = 1\nobjective = "hidden"',
+            'did you mean "objectives"',
+        ),
+        ("[[stage]]\nsteps = 1\nobjectives = { hidden = 1 }", 'did you mean "objective"'),
+    ],
+)
+def test_a_recipe_that_cannot_be_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(f"[student]\n{text}\n")
+    with pytest.raises(SettingsError, match=message):
+        read(path)
+
+
+def test_folders_in_a_recipe_are_relative_to_it(teacher: Path) -> None:
+    path = teacher.parent / "some.toml"
+    path.write_text(
+        '[student]\nkind = "tinybert"\nlayers = 2\nteacher = "teacher"\n'
+        '[[stage]]\nteacher = "teacher"\nlayer_map = [2, 4]\nsteps = 1\n'
+        'objectives = { attention = 1, "hidden" = 0.5 }\n'
+    )
+    found = read(path)
+    assert isinstance(found.student, TinyBERTSettings)
+    assert found.student == replace(found.student, teacher=str(teacher))
+    (only,) = found.stages
+    assert isinstance(only, TransformerStage)
+    assert (only.teacher, only.layer_map) == (str(teacher), (2, 4))

@@ -38,6 +38,13 @@ StoreOption = Annotated[
         help="Folder that caches annotations and logits (default: the user's cache folder).",
     ),
 ]
+LmOption = Annotated[
+    str | None, typer.Option("--lm", help="Masked language model, instead of the recipe's.")
+]
+VectorsOption = Annotated[
+    str | None,
+    typer.Option("--vectors", help="Word vectors of the substitution, instead of the recipe's."),
+]
 
 
 def _say(text: str) -> None:
@@ -49,6 +56,8 @@ def build(
     recipe: RecipeArg,
     out: OutOption,
     workers: Annotated[int, typer.Option(help="Processes; the result is the same.")] = 1,
+    lm: LmOption = None,
+    vectors: VectorsOption = None,
     store: StoreOption = None,
 ) -> None:
     """Make a transfer set: originals, copies, and the held-out splits beside them.
@@ -60,7 +69,7 @@ def build(
     """
     from augment.building import build_recipe
 
-    made = build_recipe(recipe, out, workers=workers, store=store, say=_say)
+    made = build_recipe(recipe, out, workers=workers, store=store, lm=lm, vectors=vectors, say=_say)
     counts = made.manifest.counts
     _say(
         f"{out}: {counts['rows']:,} rows from {counts['source_rows']:,} originals "
@@ -125,6 +134,8 @@ def candidates(
     ] = None,
     split: Annotated[str, typer.Option(help="Else the corpus's own: of this split.")] = "train",
     rows: Annotated[int, typer.Option(help="So many texts of it.")] = 12,
+    lm: LmOption = None,
+    vectors: VectorsOption = None,
     store: StoreOption = None,
 ) -> None:
     """Print what a recipe's substitution may put in each word's place, best first.
@@ -134,7 +145,10 @@ def candidates(
     from augment.proposals import proposals
 
     console = Console(soft_wrap=True, highlight=False)
-    for line in proposals(recipe, text or (), split=split, rows=rows, store=store):
+    found = proposals(
+        recipe, text or (), split=split, rows=rows, lm=lm, vectors=vectors, store=store
+    )
+    for line in found:
         console.print(line)
 
 

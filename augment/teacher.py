@@ -170,7 +170,7 @@ class Teacher:
         if not texts[0]:
             return {"input_ids": []}
         encoded = self.tokenizer(*texts, truncation=True, max_length=self.max_tokens)
-        return {name: encoded[name] for name in _inputs(self.tokenizer)}
+        return {name: encoded[name] for name in _inputs(self.tokenizer) if name in encoded}
 
 
 def _inputs(tokenizer: Any) -> list[str]:

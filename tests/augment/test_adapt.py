@@ -15,7 +15,7 @@ import pytest
 from augment import cli
 from augment.adapt import RECORD, Adapted, adapt_lm
 from augment.errors import CorpusError, ResourceError, SetError, SettingsError
-from augment.masking import by_length, masked, only_masked, pieces
+from augment.masking import Batch, by_length, masked, only_masked, pieces
 from augment.rawtext import GENSIM, hold_out, not_within, read_texts
 from tests.augment.tiny import tokenizer
 
@@ -231,6 +231,25 @@ def test_only_the_masked_pieces_reach_the_head_and_get_the_logits_they_had(
     assert (batch.inputs["input_ids"].flatten()[batch.at] == words.mask_token_id).all()
     assert words.mask_token_id not in batch.answers
     assert (rows.ids == kept).all(), "rows are not written to"
+
+
+@pytest.mark.parametrize("kind", ["roberta", "distilbert", "electra", "deberta-v2", "modernbert"])
+def test_any_encoder_with_a_head_computes_masked_pieces_only(kind: str) -> None:
+    import torch
+    from transformers import AutoConfig, AutoModelForMaskedLM
+
+    names = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    if kind == "distilbert":
+        names = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32}
+    config = AutoConfig.for_model(kind, vocab_size=60, pad_token_id=0, **names)
+    model = AutoModelForMaskedLM.from_config(config).eval()
+    ids = torch.arange(21).reshape(3, 7) + 3
+    batch = Batch({"input_ids": ids}, torch.tensor([1, 9, 20]), ids.flatten()[[1, 9, 20]])
+    with torch.no_grad(), only_masked(model) as logits:
+        few = logits(batch)
+    with torch.no_grad():
+        whole = model(ids).logits.flatten(0, 1)[batch.at]
+    assert torch.allclose(few, whole, atol=1e-5)
 
 
 BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {

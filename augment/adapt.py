@@ -18,8 +18,8 @@ import pyarrow as pa
 from augment.digest import content_digest
 from augment.errors import CorpusError, MachineError
 from augment.files import begin, claimed, compare, read_json, settle, write_atomic
-from augment.machine import resolve, threads
-from augment.maskedlm import load, start_head
+from augment.machine import resolve, steady_memory, threads
+from augment.maskedlm import load, start_bias, start_head
 from augment.masking import Pieces, accuracy, batches, only_masked, pieces
 from augment.progress import progress, quiet
 from augment.rawtext import hold_out, not_within, read_texts
@@ -45,9 +45,9 @@ class AdaptSettings:
     min_words: tuple[int, ...] = (1,)
     minutes: float | None = None
     steps: int | None = None
-    learning_rate: float = 5e-4
+    learning_rate: float = 7e-4
     mask_rate: float = 0.2
-    tokens_per_step: int = 4000
+    tokens_per_step: int = 2000
     max_tokens: int = 128
     seed: int = 0
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -93,9 +93,9 @@ def adapt_lm(
     min_words: int | Sequence[int] = 1,
     minutes: float | None = None,
     steps: int | None = None,
-    learning_rate: float = 5e-4,
+    learning_rate: float = 7e-4,
     mask_rate: float = 0.2,
-    tokens_per_step: int = 4000,
+    tokens_per_step: int = 2000,
     max_tokens: int = 128,
     seed: int = 0,
     precision: str = "auto",
@@ -202,15 +202,17 @@ def _adapt(
     import transformers
 
     precision = resolve(settings.precision)
-    with threads(settings.threads or os.cpu_count() or 1):
+    with threads(settings.threads or os.cpu_count() or 1), steady_memory():
         model, tokenizer, headless = load(settings.model, settings.seed)
         longest = _longest(model, tokenizer, settings.max_tokens)
         rows, test = (_pieces(texts, tokenizer, longest) for texts in (train, held))
         if headless:
-            start_head(model, rows)
+            start_bias(model, rows)
         began = time.monotonic()
         before = accuracy(model, test, tokenizer, precision=precision)
         measuring = time.monotonic() - began
+        if headless:
+            start_head(model, rows, tokenizer, seed=settings.seed, precision=precision)
         steps = settings.steps
         if steps is None:
             each = _seconds_a_step(model, tokenizer, rows, settings, precision)

@@ -216,9 +216,9 @@ def adapt_lm(
         float | None, typer.Option(help="For the whole run (default: 9, if no --steps).")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="Exactly: same steps, same weights.")] = None,
-    learning_rate: Annotated[float, typer.Option(help="The highest.")] = 5e-4,
+    learning_rate: Annotated[float, typer.Option(help="The highest.")] = 7e-4,
     mask_rate: Annotated[float, typer.Option(help="Share of the pieces masked.")] = 0.2,
-    tokens_per_step: Annotated[int, typer.Option(help="Pieces a step reads.")] = 4000,
+    tokens_per_step: Annotated[int, typer.Option(help="Pieces a step reads.")] = 2000,
     max_tokens: Annotated[int, typer.Option(help="Pieces a row; longer texts are cut up.")] = 128,
     seed: Annotated[int, typer.Option(help="Of head, order and masks.")] = 0,
     precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",

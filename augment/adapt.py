@@ -12,23 +12,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 
 from augment.digest import content_digest
-from augment.errors import CorpusError, MachineError
+from augment.errors import CorpusError
 from augment.files import begin, claimed, compare, read_json, settle, write_atomic
+from augment.lmtraining import Training, seconds_a_step, train_lm
 from augment.machine import resolve, steady_memory, threads
-from augment.maskedlm import load, start_bias, start_head
-from augment.masking import Pieces, accuracy, batches, only_masked, pieces
-from augment.progress import progress, quiet
+from augment.maskedlm import load, save, start_bias, start_head
+from augment.masking import Pieces, accuracy, pieces
 from augment.rawtext import hold_out, not_within, read_texts
 from augment.settings import parse
 
 RECORD = "adaptation.json"
 _MINUTES = 9.0
-_WARMUP = 0.1
-_TRIALS = 4
 # Saving the folder, and what a clock is off by.
 _SPARE_SECONDS = 4.0
 
@@ -213,12 +210,19 @@ def _adapt(
         measuring = time.monotonic() - began
         if headless:
             start_head(model, rows, tokenizer, seed=settings.seed, precision=precision)
+        how = Training(
+            learning_rate=settings.learning_rate,
+            mask_rate=settings.mask_rate,
+            tokens=settings.tokens_per_step,
+            seed=settings.seed,
+            precision=precision,
+        )
         steps = settings.steps
         if steps is None:
-            each = _seconds_a_step(model, tokenizer, rows, settings, precision)
+            each = seconds_a_step(model, tokenizer, rows, how)
             spent = time.monotonic() - started + measuring + _SPARE_SECONDS
             steps = max(1, int(((settings.minutes or _MINUTES) * 60 - spent) / each))
-        losses = _train(model, tokenizer, rows, settings, precision, steps, show)
+        losses = train_lm(model, tokenizer, rows, how, steps, show=show)
         after = accuracy(model, test, tokenizer, precision=precision)
     save(model, tokenizer, folder)
     return {
@@ -244,80 +248,3 @@ def _pieces(texts: list[str], tokenizer: Any, longest: int) -> Pieces:
     if not len(found):
         raise CorpusError(f"the model's tokenizer knows no piece of the {len(texts):,} texts")
     return found
-
-
-def _train(
-    model: Any,
-    tokenizer: Any,
-    rows: Pieces,
-    settings: AdaptSettings,
-    precision: str,
-    steps: int,
-    show: bool,
-    rate: float | None = None,
-) -> list[float]:
-    """Train in place; returns the mean losses, nats, of ten even parts of the run."""
-    import torch
-
-    highest = settings.learning_rate if rate is None else rate
-    optimiser = torch.optim.AdamW(
-        model.parameters(), lr=highest, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01, fused=True
-    )
-    rising = max(1, round(_WARMUP * steps))
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda at: min((at + 1) / rising, (steps - at) / max(1, steps - rising))
-    )
-    cast = torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16")
-    stream = batches(
-        rows,
-        tokenizer,
-        rate=settings.mask_rate,
-        tokens=settings.tokens_per_step,
-        seed=settings.seed,
-    )
-    losses: list[float] = []
-    # Without dropout: a run of minutes passes over its text a few times, and is masked anew.
-    model.eval()
-    with only_masked(model) as logits, progress("training", steps, show, "steps") as advance:
-        for _ in range(steps):
-            batch = next(stream)
-            with cast:
-                found = logits(batch)
-            answers = batch.answers.to(found.device)
-            loss: Any = torch.nn.functional.cross_entropy(found.float(), answers)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimiser.step()
-            schedule.step()
-            optimiser.zero_grad()
-            losses.append(loss.item())
-            advance(1, f"loss {np.mean(losses[-20:]):.3f}")
-    return [round(float(np.mean(part)), 3) for part in np.array_split(losses, 10) if len(part)]
-
-
-def _seconds_a_step(
-    model: Any, tokenizer: Any, rows: Pieces, settings: AdaptSettings, precision: str
-) -> float:
-    """Return what a step takes, from a few that change nothing: their learning rate is 0."""
-    _train(model, tokenizer, rows, settings, precision, 1, False, rate=0.0)
-    began = time.monotonic()
-    _train(model, tokenizer, rows, settings, precision, _TRIALS, False, rate=0.0)
-    return (time.monotonic() - began) / _TRIALS
-
-
-def save(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write a plain transformers folder.
-
-    Raises:
-        MachineError: the disk refuses.
-    """
-    from safetensors import SafetensorError
-
-    try:
-        with quiet():
-            model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-    except SafetensorError as error:  # its own, where others raise OSError
-        raise MachineError(
-            f"{folder}: cannot be written ({error}); make room and run the same command again"
-        ) from error

@@ -1,11 +1,12 @@
-"""Masked language models: loading one, and giving an encoder the head that it lacks."""
+"""Masked language models: loading and saving one, and a start for the head an encoder lacks."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from augment.errors import ResourceError
+from augment.errors import MachineError, ResourceError
 from augment.masking import Pieces, batches
 from augment.progress import quiet
 from augment.settings import model_folder
@@ -68,6 +69,24 @@ def load(name: str, seed: int) -> tuple[Any, Any, bool]:
         )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return model.to(device).eval(), tokenizer, bool(info["missing_keys"])
+
+
+def save(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a plain transformers folder.
+
+    Raises:
+        MachineError: the disk refuses.
+    """
+    from safetensors import SafetensorError
+
+    try:
+        with quiet():
+            model.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+    except SafetensorError as error:  # its own, where others raise OSError
+        raise MachineError(
+            f"{folder}: cannot be written ({error}); make room and run the same command again"
+        ) from error
 
 
 def start_bias(model: Any, rows: Pieces) -> None:

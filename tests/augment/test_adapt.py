@@ -15,7 +15,9 @@ import pytest
 from augment import cli
 from augment.adapt import RECORD, Adapted, adapt_lm
 from augment.errors import CorpusError, ResourceError, SetError, SettingsError
-from augment.masking import Batch, by_length, masked, only_masked, pieces
+from augment.lmtraining import Training, seconds_a_step
+from augment.maskedlm import load, start_bias, start_head
+from augment.masking import Batch, accuracy, by_length, masked, only_masked, pieces
 from augment.rawtext import GENSIM, hold_out, not_within, read_texts
 from tests.augment.tiny import tokenizer
 
@@ -250,6 +252,32 @@ def test_any_encoder_with_a_head_computes_masked_pieces_only(kind: str) -> None:
     with torch.no_grad():
         whole = model(ids).logits.flatten(0, 1)[batch.at]
     assert torch.allclose(few, whole, atol=1e-5)
+
+
+def test_a_new_head_starts_from_what_the_states_tell(encoder: str, corpus: Path) -> None:
+    model, words, headless = load(encoder, seed=0)
+    assert headless
+    rows = pieces(corpus.read_text().splitlines(), words, 32)
+    start_bias(model, rows)
+    bias = model.get_output_embeddings().bias
+    best = rows.counts(len(words)).argmax()
+    assert bias.argmax() == best
+    assert bias.exp().sum().item() == pytest.approx(1)
+    before = accuracy(model, rows, words, precision="fp32")
+    start_head(model, rows, words, seed=0, precision="fp32")
+    after = accuracy(model, rows, words, precision="fp32")
+    assert after["top1"] > before["top1"] + 0.1
+    assert after["pieces"] == before["pieces"]
+
+
+def test_measuring_the_speed_changes_no_weight(adapted: Adapted, corpus: Path) -> None:
+    import torch
+
+    model, words, _ = load(str(adapted.path), seed=0)
+    was = {name: value.clone() for name, value in model.state_dict().items()}
+    rows = pieces(corpus.read_text().splitlines(), words, 32)
+    assert seconds_a_step(model, words, rows, Training(1e-3, 0.2, 100, 0, "fp32")) > 0
+    assert all(torch.equal(was[name], value) for name, value in model.state_dict().items())
 
 
 BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {

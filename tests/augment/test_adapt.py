@@ -35,6 +35,7 @@ QUICK: dict[str, Any] = {
 WHO = ("the film", "a soup", "this hotel", "my phone", "the story")
 HOW = ("is good and fun", "was bad and dull", "feels slow but warm", "looks fine to me")
 WHEN = ("at first .", "in the end .", "for a while .", "as they say .")
+VOCABULARY = tuple(dict.fromkeys(" ".join(WHO + HOW + WHEN).split()))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
     import torch
     from transformers import BertConfig, BertModel
 
-    words = tokenizer(tuple(dict.fromkeys(" ".join(WHO + HOW + WHEN).split())))
+    words = tokenizer(VOCABULARY)
     config = BertConfig(
         vocab_size=len(words),
         hidden_size=32,
@@ -254,8 +255,14 @@ def test_any_encoder_with_a_head_computes_masked_pieces_only(kind: str) -> None:
     assert torch.allclose(few, whole, atol=1e-5)
 
 
-def test_a_new_head_starts_from_what_the_states_tell(encoder: str, corpus: Path) -> None:
-    model, words, headless = load(encoder, seed=0)
+def test_a_new_head_starts_from_what_the_states_tell(
+    adapted: Adapted, corpus: Path, tmp_path: Path
+) -> None:
+    from transformers import BertModel
+
+    BertModel.from_pretrained(adapted.path, add_pooling_layer=False).save_pretrained(tmp_path)
+    tokenizer(VOCABULARY).save_pretrained(tmp_path)
+    model, words, headless = load(str(tmp_path), seed=1)
     assert headless
     rows = pieces(corpus.read_text().splitlines(), words, 32)
     start_bias(model, rows)

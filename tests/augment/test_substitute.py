@@ -66,15 +66,14 @@ def words_of(batch: TokenBatch) -> list[Any]:
 
 
 def reference(
-    folder: str, text: str, word: re.Match[str] | Any, k: int, context: str
+    folder: str, text: str, word: tuple[int, int], k: int, context: str, longest: int = 62
 ) -> list[str] | None:
     """One word at a time through plain transformers, all its vocabulary sorted; None: not one piece."""
     import torch
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    model, tokenizer = _plain(folder, AutoModelForMaskedLM, AutoTokenizer)
+    model, tokenizer, pieces, begins = _plain(folder)
     start, end = word
-    coded = tokenizer(text, return_offsets_mapping=True, truncation=True, max_length=62)
+    coded = tokenizer(text, return_offsets_mapping=True, truncation=True, max_length=longest)
     spans = coded["offset_mapping"]
     hit = [
         i for i, (s, e) in enumerate(spans)
@@ -95,11 +94,7 @@ def reference(
             inputs["token_type_ids"] = [[0] * (len(bare) + 2) + [1] * (len(bare) + 1)]
     with torch.no_grad():
         logits = model(**{n: torch.tensor(v) for n, v in inputs.items()}).logits[0, hit[0]]
-    pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     spaced = pieces[own][:1] in "Ġ▁"
-    begins = {
-        tokenizer.decode([n]).strip().casefold() for n, p in enumerate(pieces) if p[:1] in "Ġ▁"
-    }
     found: list[str] = []
     for number in logits.argsort(descending=True).tolist():
         if number >= len(pieces) or pieces[number] in tokenizer.all_special_tokens:
@@ -124,8 +119,15 @@ def reference(
 
 
 @cache
-def _plain(folder: str, model: Any, tokenizer: Any) -> Any:
-    return model.from_pretrained(folder).eval(), tokenizer.from_pretrained(folder)
+def _plain(folder: str) -> Any:
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    spaced = [n for n, piece in enumerate(pieces) if piece[:1] in "Ġ▁"]
+    begins = {tokenizer.decode([n]).strip().casefold() for n in spaced}
+    model = AutoModelForMaskedLM.from_pretrained(folder).float().eval()
+    return model, tokenizer, pieces, begins
 
 
 @pytest.mark.parametrize("context", ["masked", "both"])
@@ -515,6 +517,31 @@ def test_the_command_prints_candidates_and_the_build_counts_them(
     assert "candidates: 17 texts put to the language model" in built, "three were shown"
     again = run("build", str(recipe), "--out", str(tmp_path / "two"))
     assert "candidates: 0 texts put to the language model" in again
+
+
+SHARED = Path(__file__).parents[3] / "shared"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (SHARED / "models").is_dir(), reason="../shared/models is not here")
+def test_the_candidates_of_five_hundred_real_sentences_are_those_of_one_word_at_a_time() -> None:
+    folder = str(SHARED / "models" / "masked-lm-minilm")
+    lines = (SHARED / "data" / "glue" / "SST-2" / "dev.tsv").read_text(encoding="utf-8")
+    texts = [line.split("\t")[0] for line in lines.split("\n")[1:501]]
+    t = A.Substitute(model=folder, vectors="none", precision="fp32")
+    same = words = 0
+    for text, row in zip(texts, lists(t, texts), strict=True):
+        at = 0
+        for word, found in row:
+            start = text.index(word, at)
+            at = start + len(word)
+            if found:
+                wanted = reference(folder, text, (start, at), 15, "masked", longest=500)
+                words += 1
+                same += set(found) == set(wanted or ())
+    print(f"{same:,} of {words:,} words have the same 15 candidates")
+    assert words > 3000
+    assert same >= 0.999 * words
 
 
 # Resources.

@@ -123,10 +123,18 @@ def flops(model: Any, tokens: float) -> float:
 
 def _counted(model: Any, tokens: int) -> float:
     ids = torch.full((1, max(tokens, 1)), 1, device=model.device)
-    counter = FlopCounterMode(display=False)
+    # Torch counts the fused attention of GPUs, and misses the CPU's, 3 to 7 % at 128 tokens.
+    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    counter = FlopCounterMode(display=False, custom_mapping={fused: _attention_flops})
     with torch.no_grad(), counter:
         model(input_ids=ids, attention_mask=torch.ones_like(ids))
     return float(counter.get_total_flops())
+
+
+def _attention_flops(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    rows, heads, tokens, width = query  # shapes; two products, two operations a multiply-add
+    operations: int = 2 * rows * heads * tokens * key[2] * (width + value[3])
+    return operations
 
 
 def _latency(model: Any, examples: Examples, repeats: int) -> float:

@@ -28,7 +28,7 @@ def logits_mse(student: Tensor, teacher: Tensor) -> Tensor:
     Returns:
         (B,), squared logits.
     """
-    return (_wide(student) - _wide(teacher).detach()).square().sum(dim=-1)
+    return (wide(student) - wide(teacher).detach()).square().sum(dim=-1)
 
 
 def soft_cross_entropy(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> Tensor:
@@ -45,8 +45,8 @@ def soft_cross_entropy(student: Tensor, teacher: Tensor, *, temperature: float =
     Returns:
         (B,), nats times ``temperature ** 2``.
     """
-    target = F.softmax(_wide(teacher).detach() / temperature, dim=-1)
-    logs = F.log_softmax(_wide(student) / temperature, dim=-1)
+    target = F.softmax(wide(teacher).detach() / temperature, dim=-1)
+    logs = F.log_softmax(wide(student) / temperature, dim=-1)
     return -(target * logs).sum(dim=-1) * temperature**2
 
 
@@ -60,7 +60,7 @@ def hard_cross_entropy(student: Tensor, classes: Tensor) -> Tensor:
     Returns:
         (B,), nats.
     """
-    return F.cross_entropy(_wide(student), classes, reduction="none")
+    return F.cross_entropy(wide(student), classes, reduction="none")
 
 
 def label_mse(student: Tensor, scores: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ def label_mse(student: Tensor, scores: Tensor) -> Tensor:
     Returns:
         (B,), squared units of the score.
     """
-    return (_wide(student).squeeze(-1) - scores.to(_wide(student).dtype)).square()
+    return (wide(student).squeeze(-1) - scores.to(wide(student).dtype)).square()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,6 @@ class Objective:
         )
 
 
-def _wide(values: Tensor) -> Tensor:
-    # Losses are summed in float32 even when the model ran in half precision.
+def wide(values: Tensor) -> Tensor:
+    """Return ``values`` in float32, float64 as it is: losses are summed so, whatever ran before."""
     return values if values.dtype == torch.float64 else values.float()

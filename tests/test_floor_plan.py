@@ -26,7 +26,7 @@ PLAN: dict[str, list[str]] = {
     ],
     "distill": [
         "errors",
-        "objectives adadelta buckets progress figure summary students registration",
+        "objectives hidden layers attention adadelta buckets progress figure summary students registration",
         "examples evaluation recipe",
         "resume trainer teacher runs cost",
         "cells pool ablation reporting",

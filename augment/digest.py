@@ -1,4 +1,4 @@
-"""The content digest of rows: one number for what a set says, whatever the files look like."""
+"""Digests of content: of rows, whatever the files; of models, whatever their names."""
 
 import hashlib
 import json
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from augment.arrow import edges
 
@@ -64,3 +65,20 @@ def _is_bytes(kind: pa.DataType) -> bool:
     types = pa.types
     text = types.is_string(kind) or types.is_large_string(kind)
     return bool(text or types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def model_facts(model: Any, tokenizer: Any) -> dict[str, Any]:
+    """Return what decides a loaded transformer's output: weights, config and tokenizer."""
+    state = xxhash.xxh3_128()
+    for name, tensor in sorted(model.state_dict().items()):
+        state.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        state.update(tensor.detach().cpu().contiguous().view(-1).numpy())
+    words = tokenizer.backend_tokenizer.to_str()
+    return {
+        "weights": state.hexdigest(),
+        "config": {k: v for k, v in model.config.to_dict().items() if k not in _VOLATILE},
+        "tokenizer": xxhash.xxh3_128_hexdigest(words.encode()),
+    }
+
+
+_VOLATILE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures")

@@ -54,27 +54,31 @@ def read(name: str | Path, rows: int | None = None) -> Any:
             return KeyedVectors.load_word2vec_format(
                 str(path), binary=binary, no_header=not header, limit=rows
             )
-    except (ValueError, EOFError, IndexError) as error:
+    except (ValueError, EOFError, IndexError, MemoryError) as error:  # a torn header claims much
         raise ResourceError(
             f"{path}: neither word2vec's format (text or binary) nor GloVe's text: {error}"
         ) from error
 
 
+def stamp(name: str | Path) -> tuple[Path, int, int]:
+    """Return a vectors file, its size and when it changed (ns): what tells it from its next."""
+    path = find(name)
+    about = path.stat()
+    return path, about.st_size, about.st_mtime_ns
+
+
+def identity_of(name: str | Path) -> str:
+    """Return a digest of some vectors' file."""
+    return _digest(*stamp(name))
+
+
 @lru_cache(maxsize=4)
-def digest(path: Path, size: int, changed: int) -> str:
-    """Return a digest of a file's bytes; ``size`` and ``changed`` (ns) tell it from its next."""
+def _digest(path: Path, size: int, changed: int) -> str:
     state = xxhash.xxh3_128()
     with path.open("rb") as file:
         while part := file.read(1 << 24):
             state.update(part)
     return state.hexdigest()
-
-
-def identity_of(name: str | Path) -> str:
-    """Return a digest of some vectors' file."""
-    path = find(name)
-    about = path.stat()
-    return digest(path, about.st_size, about.st_mtime_ns)
 
 
 def _format(path: Path) -> tuple[bool, bool]:

@@ -61,3 +61,29 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def steady_memory() -> Iterator[None]:
+    """Let freed memory wait for its next use instead of going back to the system, for a while.
+
+    A training step asks for the same hundreds of megabytes again and again; having each page
+    zeroed by the kernel every time costs a fifth of the step. Does nothing without glibc.
+    """
+    import ctypes
+
+    try:
+        libc = ctypes.CDLL(None)
+        mallopt, trim = libc.mallopt, libc.malloc_trim
+    except (OSError, AttributeError, TypeError):
+        yield
+        return
+    trim_threshold, mmap_max = -1, -4  # malloc.h; their defaults are 128 KiB and 65,536
+    mallopt(mmap_max, 0)
+    mallopt(trim_threshold, -1)
+    try:
+        yield
+    finally:
+        mallopt(mmap_max, 65_536)
+        mallopt(trim_threshold, 128 * 1024)
+        trim(0)

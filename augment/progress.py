@@ -23,7 +23,9 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def progress(title: str, total: int, show: bool = True) -> Iterator[Callable[[int, str], None]]:
+def progress(
+    title: str, total: int, show: bool = True, unit: str = "rows"
+) -> Iterator[Callable[[int, str], None]]:
     """Yield ``advance(rows, note)``; nothing is drawn unless standard error is a terminal."""
     if not (show and sys.stderr.isatty()):
         yield lambda rows, note: None
@@ -51,6 +53,6 @@ def progress(title: str, total: int, show: bool = True) -> Iterator[Callable[[in
         def advance(rows: int, note: str) -> None:
             bar.update(task, advance=rows, note=note)
             speed = bar.tasks[0].finished_speed or bar.tasks[0].speed or 0.0
-            bar.update(task, speed=f"{speed:,.0f} rows/s")
+            bar.update(task, speed=f"{speed:,.{0 if speed >= 10 else 1}f} {unit}/s")
 
         yield advance

@@ -9,7 +9,7 @@ from rich.text import Text
 from augment.annotate.columns import Annotator
 from augment.corpus import first_texts
 from augment.errors import SettingsError
-from augment.recipe import from_steps
+from augment.recipe import from_steps, with_resources
 from augment.settings import AugmentSettings, CorpusSettings, Recipe, read_recipe
 from augment.store import Store
 
@@ -20,6 +20,8 @@ def proposals(
     *,
     split: str = "train",
     rows: int = 12,
+    lm: str | None = None,
+    vectors: str | None = None,
     store: str | Path | None = None,
 ) -> Iterator[Text]:
     """Yield what ``augment candidates`` prints: texts, and every word's candidates, best first.
@@ -29,6 +31,8 @@ def proposals(
         texts: to look at; the corpus's own when left out.
         split: of the corpus.
         rows: of it, from the first.
+        lm: masked language model, instead of the recipe's.
+        vectors: word vectors, instead of the recipe's.
         store: folder of the store; the user's cache folder when left out.
 
     Raises:
@@ -37,7 +41,8 @@ def proposals(
     recipe = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
     corpus = recipe.section(CorpusSettings, "corpus")
     options = recipe.section(AugmentSettings, "augment")
-    chain = from_steps(options.steps, f"{recipe.path}, augment", recipe.model)
+    steps = from_steps(options.steps, f"{recipe.path}, augment", recipe.model)
+    chain = with_resources(steps, model=lm, vectors=vectors)
     if chain.candidate_source is None:
         raise SettingsError(f"{recipe.path}, augment: no step is a substitute = {{}}")
     shown = list(texts) or first_texts(corpus, recipe.path.parent, split, rows)

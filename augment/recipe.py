@@ -96,14 +96,43 @@ def fingerprint_of(transform: Transform) -> dict[str, Any]:
     return {"chain": repr(transform), "leaves": leaves}
 
 
+def with_resources(transform: Transform, **names: str | None) -> Transform:
+    """Return the transform with other models or files where its parts name any of that kind.
+
+    Args:
+        transform: a chain or a part of one.
+        names: by setting, ``model="my/lm"``; None keeps the transform's own.
+    """
+    given = {name: value for name, value in names.items() if value is not None}
+
+    def change(leaf: Any) -> Transform:
+        known = {f.name for f in settings_of(leaf) if f.metadata.get("resource")}
+        changed: Transform = dataclasses.replace(
+            leaf, **{name: value for name, value in given.items() if name in known}
+        )
+        return changed
+
+    return _mapped(transform, change)
+
+
 def _nameless(transform: Transform) -> Transform:
     """Return the transform with its resources' names at their defaults."""
+
+    def change(leaf: Any) -> Transform:
+        names = [f for f in settings_of(leaf) if f.metadata.get("resource")]
+        changed: Transform = dataclasses.replace(leaf, **{f.name: f.default for f in names})
+        return changed
+
+    return _mapped(transform, change)
+
+
+def _mapped(transform: Transform, change: Callable[[Any], Transform]) -> Transform:
+    """Return the transform with every single transform inside changed."""
     if isinstance(transform, Chain):
-        return Chain([_nameless(step) for step in transform.steps])
+        return Chain([_mapped(step, change) for step in transform.steps])
     if isinstance(transform, Choice):
-        return Choice([_nameless(part) for part in transform.parts])
-    names = [f for f in settings_of(transform) if f.metadata.get("resource")]
-    return dataclasses.replace(transform, **{f.name: f.default for f in names})  # type: ignore[type-var]
+        return Choice([_mapped(part, change) for part in transform.parts])
+    return change(transform)
 
 
 def _plain(f: "dataclasses.Field[Any]") -> bool:

@@ -6,6 +6,7 @@ Both take named arrays and return one array, so whoever makes the batches need n
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from threading import Lock
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -49,14 +50,20 @@ def open_runtime(
     return Torch(module, precision=precision, threads=threads)
 
 
+def device_of(name: RuntimeName) -> str:
+    """Return where a runtime computes: "cuda" or "cpu"."""
+    import torch
+
+    return "cuda" if name == "torch" and torch.cuda.is_available() else "cpu"
+
+
 class Torch:
     """Torch, on an accelerator where there is one."""
 
     def __init__(self, module: Any, *, precision: str, threads: int) -> None:
-        import torch
-
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = device_of("torch")
         self.module, self.precision, self.threads = module.to(self.device), precision, threads
+        self.lock = Lock()
 
     @contextmanager
     def running(self) -> Iterator[Forward]:
@@ -65,7 +72,8 @@ class Torch:
 
         def forward(batch: Batch) -> Array:
             inputs = {key: torch.from_numpy(rows).to(self.device) for key, rows in batch.items()}
-            return _plain(self.module(**inputs))
+            with self.lock:
+                return _plain(self.module(**inputs))
 
         cast = torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bf16")
         # no_grad, not inference_mode: autocast keeps its cast weights only outside the latter.
@@ -89,6 +97,7 @@ class OpenVino:
                 '(or set runtime = "torch")'
             ) from None
         self.inputs = tuple(examples[0])
+        self.lock = Lock()
 
         def compiled(precision: str) -> Any:
             hint = {"fp32": "f32", "bf16": "bf16"}[precision]
@@ -118,8 +127,9 @@ class OpenVino:
         """Yields what computes a batch; threads and precision were compiled in."""
 
         def forward(batch: Batch) -> Array:
-            done = self.compiled([batch[name] for name in self.inputs])[0]
-            return np.array(done)  # the runtime writes its own buffer again
+            with self.lock:
+                done = self.compiled([batch[name] for name in self.inputs])[0]
+                return np.array(done)  # the runtime writes its own buffer again
 
         yield forward
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
+from augment.digest import model_facts
 from augment.errors import ResourceError, TeacherError
 from augment.machine import cores, resolve, rows_per_batch
 from augment.progress import quiet
@@ -111,17 +111,14 @@ class Teacher:
         limits = (getattr(config, "max_position_embeddings", None), tokenizer.model_max_length)
         max_tokens = min(max_tokens, *(limit for limit in limits if limit))
         precision, inputs = resolve(precision), _inputs(tokenizer)
-        weights = _weights(model)
         trials = [_trial(inputs, shape, config.vocab_size) for shape in ((4, 6), (3, 17))]
         computing = open_runtime(
             runtime, _logits(model), trials, precision=precision, threads=threads or cores()
         )
-        words = xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode())
+        facts = model_facts(model, tokenizer)
         fingerprint = identity(
             what="logits",
-            weights=weights,
-            config={k: v for k, v in config.to_dict().items() if k not in _VOLATILE},
-            tokenizer=words,
+            **facts,
             mask=tokenizer.mask_token or tokenizer.unk_token,
             inputs=tokenizer.model_input_names,
             max_tokens=max_tokens,
@@ -134,8 +131,8 @@ class Teacher:
             "name": name,
             "folder": str(Path(folder).resolve()) if Path(folder).is_dir() else folder,
             "fingerprint": fingerprint,
-            "weights": weights,
-            "tokenizer": words,
+            "weights": facts["weights"],
+            "tokenizer": facts["tokenizer"],
             "precision": precision,
             "runtime": runtime,
             "max_tokens": max_tokens,
@@ -170,7 +167,7 @@ class Teacher:
         if not texts[0]:
             return {"input_ids": []}
         encoded = self.tokenizer(*texts, truncation=True, max_length=self.max_tokens)
-        return {name: encoded[name] for name in _inputs(self.tokenizer)}
+        return {name: encoded[name] for name in _inputs(self.tokenizer) if name in encoded}
 
 
 def _inputs(tokenizer: Any) -> list[str]:
@@ -197,18 +194,6 @@ def _trial(inputs: Sequence[str], shape: tuple[int, int], words: int) -> dict[st
     """Return a batch of a shape, each token another word."""
     ids = np.arange(shape[0] * shape[1], dtype=np.int64).reshape(shape) * 7 % words
     return {name: ids if name == "input_ids" else np.zeros_like(ids) for name in inputs}
-
-
-_VOLATILE = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures")
-
-
-def _weights(model: Any) -> str:
-    """Return a digest of all tensors by name."""
-    state = xxhash.xxh3_128()
-    for name, tensor in sorted(model.state_dict().items()):
-        state.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        state.update(tensor.detach().cpu().contiguous().view(-1).numpy())
-    return state.hexdigest()
 
 
 def class_order(

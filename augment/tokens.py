@@ -4,7 +4,7 @@ White-space tokens are not words. Boundaries, not strings, so the text itself st
 of its characters and joining back is exact.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
@@ -82,14 +82,22 @@ def tokenize(text: pa.Array, language: str) -> Words:
     return Words(_bytes(text, spans.ravel(), counts), counts)
 
 
+def flags(words: Sequence[str], language: str) -> list[tuple[bool, bool]]:
+    """Return of each word whether it is alphabetic and whether it is a stop word, by spaCy."""
+    with _ONE_AT_A_TIME:
+        nlp = _tokenizer(language, 0)
+        with nlp.memory_zone():
+            return [(nlp.vocab[word].is_alpha, nlp.vocab[word].is_stop) for word in words]
+
+
 def _tokenizer(language: str, texts: int) -> Any:
     """Return a pipeline of the language, a new one every so many texts.
 
     spaCy's tables of strings keep a place for every word that was ever in them, even once a memory
     zone has let it go.
     """
-    nlp, used = _USED.get(language, (None, _RENEWED))
-    if used + texts > _RENEWED:
+    nlp, used = _USED.get(language, (None, 0))
+    if nlp is None or used + texts > _RENEWED:
         blank(language)  # says what is wrong with an unknown language
         import spacy
 

@@ -54,6 +54,7 @@ Harm = Callable[[Path], None]
 BUILD = ["augment", "build", "recipe.toml", "--out", "new"]
 LABEL = ["augment", "label", "recipe.toml", "--set", "set", "--out", "new"]
 AGAIN = ["augment", "label", "recipe.toml", "--set", "set", "--out", "labelled"]
+ADAPT = ["augment", "adapt-lm", "teacher", "--corpus", "train.jsonl", "--out", "new"]
 TRAIN = ["distill", "train", "recipe.toml", "--set", "labelled", "--out", "new"]
 
 
@@ -313,6 +314,16 @@ TABLE: dict[str, tuple[Harm, list[str], str]] = {
         AGAIN,
         "labelled: begun with other settings .teacher was",
     ),
+    # A masked language model.
+    "no text to adapt to": (
+        removed("train.jsonl"),
+        ADAPT,
+        "train.jsonl: no such file",
+    ),
+    "no column of that name": (nothing, [*ADAPT, "--text", "txt"], "no column 'txt'.*--text"),
+    "a share in per cent": (nothing, [*ADAPT, "--mask-rate", "20"], r"in \(0, 1\), got 20"),
+    "no encoder": (removed("teacher"), ADAPT, "'teacher' cannot be loaded as a masked lang"),
+    "adapting into a set": (nothing, [*ADAPT[:-1], "set"], "set: not empty and not an adapted"),
     # Students.
     "unknown student key": (recipe("hidden", "hiden"), TRAIN, 'did you mean "hidden"'),
     "epochs and steps": (

@@ -21,7 +21,7 @@ PLAN: dict[str, list[str]] = {
         "annotate variants use transforms.protocol",
         "transforms transforms.mask transforms.ngram transforms.replace transforms.substitute",
         "recipe teacher engines",
-        "unit reading asking building labelling proposals show vectors verify spacy_augmenter",
+        "unit reading asking building labelling proposals show vectors verify spacy_augmenter rawtext masking lmhead lmtraining adapt",
         "__init__ cli",
     ],
     "distill": [

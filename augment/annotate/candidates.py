@@ -24,7 +24,7 @@ from augment.arrow import edges
 from augment.batch import TokenBatch, cut
 from augment.runtimes import RuntimeName
 from augment.store import identity
-from augment.tokens import Words, blank, tokenizer_identity
+from augment.tokens import Words, flags, tokenizer_identity
 
 I64 = npt.NDArray[np.int64]
 CANDIDATES = pa.list_(pa.list_(pa.string()))
@@ -94,14 +94,11 @@ def candidates(text: pa.Array, words: Words, source: CandidateSource, language: 
     """
     batch = cut(text, words.bounds, words.counts)
     strings = batch.table.to_pylist()
-    used = np.unique(batch.words)
+    used = np.unique(batch.words).tolist()
     touched, style = np.zeros(len(strings), bool), np.zeros(len(strings), np.int64)
-    lexemes = blank(language).vocab
-    for code in used.tolist():
-        word = strings[code]
-        lexeme = lexemes[word]
-        touched[code] = lexeme.is_alpha and not (source.touch == "content" and lexeme.is_stop)
-        style[code] = _style(word)
+    for code, (alpha, stop) in zip(used, flags([strings[c] for c in used], language), strict=True):
+        touched[code] = alpha and not (source.touch == "content" and stop)
+        style[code] = _style(strings[code])
     asked = np.flatnonzero(touched[batch.words])
     codes = batch.words[asked]
     if not len(asked):

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from augment.annotate.candidates import CANDIDATES, CandidateSource, candidates
 from augment.annotate.pos import Tagger
@@ -19,6 +20,7 @@ BOUNDS = pa.list_(pa.int32())
 TAGS = pa.list_(pa.string())
 _WINDOW = 4096
 _PROPOSED = 8192
+_PROPOSED_BYTES = 2_000_000
 
 
 class Reads(Protocol):
@@ -44,7 +46,8 @@ class Names:
 class Annotator:
     """Reads annotations from the store, and makes and keeps those it lacks.
 
-    spaCy, the tagger and the language model are loaded at the first text the store does not know.
+    spaCy is loaded at the first text the store does not know; the tagger and the language model
+    also where their namespaces have to be learnt.
 
     Args:
         language: of the tokenizer.
@@ -134,8 +137,7 @@ class Annotator:
 
     def propose(self, text: pa.Array) -> Iterator[int]:
         """Make candidates of distinct texts into the store; yields how many more are done."""
-        for first in range(0, len(text), _PROPOSED):
-            part = text.slice(first, _PROPOSED)
+        for part in _windows(text):
             _cached(self.candidates, content_keys([part]), part, CANDIDATES, self._candidates)
             yield len(part)
 
@@ -151,8 +153,24 @@ class Annotator:
 
     def _candidates(self, text: pa.Array) -> pa.Array:
         assert self.source is not None
-        words = self._words(text, content_keys([text]))
-        return candidates(text, words, self.source, self.language)
+        made = [pa.array([], CANDIDATES)]
+        for part in _windows(text):
+            words = self._words(part, content_keys([part]))
+            made.append(candidates(part, words, self.source, self.language))
+        return pa.concat_arrays(made)
+
+
+def _windows(text: pa.Array) -> Iterator[pa.Array]:
+    """Cut texts where the language model's memory would grow: by their number and their size."""
+    sizes = pc.binary_length(text).to_numpy(zero_copy_only=False)
+    first, total = 0, 0
+    for number, size in enumerate(sizes.tolist()):
+        total += size
+        if number - first + 1 >= _PROPOSED or total >= _PROPOSED_BYTES:
+            yield text.slice(first, number + 1 - first)
+            first, total = number + 1, 0
+    if first < len(text):
+        yield text.slice(first)
 
 
 def _lists(lists: pa.Array) -> Lists:

@@ -21,6 +21,7 @@ from augment.machine import rows_per_batch
 I64 = npt.NDArray[np.int64]
 
 _FAR = 8  # pieces between two words masked at once
+_CHUNK = 500_000  # pieces laid out at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,6 @@ class Places:
     text: I64
     start: I64
     end: I64
-
-    @classmethod
-    def whole(cls, texts: Sequence[str]) -> "Places":
-        """Every text's first word."""
-        ends = [len(text.split(" ")[0]) for text in texts]
-        return cls(np.arange(len(texts)), np.zeros(len(texts), np.int64), np.array(ends, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,38 +149,47 @@ class Layout:
 
     def batches(self, device: str) -> Iterator[Batch]:
         """Yield all sequences, each distinct one once, the shortest first."""
-        frame = self.frame
-        extra = len(frame.before) + len(frame.between) + len(frame.after)
         for length in np.unique(self.length).tolist():
             jobs = np.flatnonzero(self.length == length)
             _, first, sequence = np.unique(
                 np.stack([self.begin[jobs], self.group[jobs]]),
                 axis=1, return_index=True, return_inverse=True,
             )  # fmt: skip
-            original = self.flat[self.begin[jobs[first]][:, None] + np.arange(length)]
-            masked = original.copy()
-            if self.mask is not None:
-                masked[sequence, self.at[jobs]] = self.mask
-            ids = self._framed(masked, original)
-            ids, inverse = np.unique(ids, axis=0, return_inverse=True)
-            sequence = inverse[sequence]
-            width = length * (1 + self.pair) + extra
-            size = rows_per_batch(width, device)
             sort = np.argsort(sequence, kind="stable")
-            bounds = np.searchsorted(sequence[sort], np.arange(0, len(ids) + size, size))
+            step = max(1, _CHUNK // length)
+            bounds = np.searchsorted(sequence[sort], np.arange(0, len(first) + step, step))
             for number, (low, high) in enumerate(pairwise(bounds.tolist())):
                 mine = sort[low:high]
-                rows = ids[number * size : (number + 1) * size]
-                full = np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])
-                places = (sequence[mine] - number * size) * width
-                places += len(frame.before) + self.at[jobs[mine]]
-                wanted, place = np.unique(places, return_inverse=True)
-                inputs = {"place": wanted, "input_ids": full}
-                if frame.types:
-                    types = np.arange(width) >= length + len(frame.before) + len(frame.between)
-                    kinds = (types & self.pair).astype(np.int64)
-                    inputs["token_type_ids"] = np.repeat(kinds[None], size, axis=0)
-                yield Batch(inputs, jobs[mine], place)
+                begin = self.begin[jobs[first[number * step : (number + 1) * step]]]
+                yield from self._chunk(jobs[mine], sequence[mine] - number * step, begin, device)
+
+    def _chunk(self, jobs: I64, sequence: I64, begin: I64, device: str) -> Iterator[Batch]:
+        """Yield some sequences of one length, which begin at ``begin`` in ``flat``."""
+        frame, length = self.frame, int(self.length[jobs[0]])
+        original = self.flat[begin[:, None] + np.arange(length)]
+        masked = original.copy()
+        if self.mask is not None:
+            masked[sequence, self.at[jobs]] = self.mask
+        ids = self._framed(masked, original)
+        ids, inverse = np.unique(ids, axis=0, return_inverse=True)
+        sequence = inverse[sequence]
+        width = ids.shape[1]
+        size = rows_per_batch(width, device)
+        sort = np.argsort(sequence, kind="stable")
+        bounds = np.searchsorted(sequence[sort], np.arange(0, len(ids) + size, size))
+        for number, (low, high) in enumerate(pairwise(bounds.tolist())):
+            mine = sort[low:high]
+            rows = ids[number * size : (number + 1) * size]
+            full = np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])
+            places = (sequence[mine] - number * size) * width
+            places += len(frame.before) + self.at[jobs[mine]]
+            wanted, place = np.unique(places, return_inverse=True)
+            inputs = {"place": wanted, "input_ids": full}
+            if frame.types:
+                types = np.arange(width) >= length + len(frame.before) + len(frame.between)
+                kinds = (types & self.pair).astype(np.int64)
+                inputs["token_type_ids"] = np.repeat(kinds[None], size, axis=0)
+            yield Batch(inputs, jobs[mine], place)
 
     def _framed(self, masked: I64, original: I64) -> I64:
         """Put the special tokens, and the original if wanted, around sequences."""
@@ -228,7 +232,10 @@ def _aligned(texts: Sequence[str], words: Places, counts: I64, starts: I64, ends
     wanted = words.start + base[words.text]
     near = np.minimum(np.searchsorted(start[real], wanted), len(real) - 1)
     found = real[near] if len(real) else np.zeros(len(wanted), np.int64)
-    fits = (start[found] == wanted) & (end[found] == words.end + base[words.text])
+    stop = words.end + base[words.text]
+    # Pieces of one character (a byte each, or white space and a letter) share its place.
+    after = np.append(start[real], len(white) + 1)[near + 1] if len(real) else stop
+    fits = (start[found] == wanted) & (end[found] == stop) & (after >= stop)
     return np.where(fits, found, -1)
 
 

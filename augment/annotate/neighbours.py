@@ -10,12 +10,13 @@ Letters: R distinct rows, D width, W words asked about, K neighbours.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from augment.keyed import read
+from augment.keyed import read, stamp
 
 F32 = npt.NDArray[np.float32]
 I64 = npt.NDArray[np.int64]
@@ -45,27 +46,29 @@ class Neighbours:
     def of(cls, words: Sequence[str], vectors: npt.NDArray[np.floating]) -> "Neighbours":
         """Take a table as it is, best known words first.
 
-        Left out as neighbours are rows of zeros, keys of several words (``new_york``) and
-        punctuation.
+        Left out as neighbours are rows of zeros, keys of several words (``new_york``), punctuation
+        and marks such as ``</s>``.
         """
         norms = np.linalg.norm(vectors, axis=1)
         usable = np.flatnonzero((norms > 0) & np.isfinite(norms))
         unit = (vectors[usable] / norms[usable, None]).astype(np.float32)
         hashes = np.array([xxhash.xxh3_64_intdigest(row) for row in unit], np.uint64)
         _, first, row = np.unique(hashes, return_index=True, return_inverse=True)
-        single = np.array([_single(words[usable[i]]) for i in first.tolist()], bool)
-        offered = single & (usable[first] < ROWS)
-        # Rows keep the table's order; what is never offered stands behind what is.
-        place = np.lexsort([first, ~offered])
-        number = np.empty_like(place)
-        number[place] = np.arange(len(place))
+        names = [words[i] for i in usable.tolist()]
+        single = np.array([_single(name) for name in names], bool)
+        offered = np.flatnonzero(single & (usable < ROWS))
+        # Each row goes by the first of its words that may be offered; rows keep the table's order.
+        found, at = np.unique(row[offered], return_index=True)
+        order = np.argsort(offered[at], kind="stable")
+        found, speakers = found[order], offered[at][order]
+        rest = np.setdiff1d(np.arange(len(first)), found)
+        number = np.empty(len(first), np.int64)
+        number[found] = np.arange(len(found))
+        number[rest] = len(found) + np.arange(len(rest))
         known: dict[str, int] = {}
-        for index, at in zip(usable.tolist(), number[row].tolist(), strict=True):
-            known.setdefault(words[index], at)
-        ordered = unit[first[place]]
-        count = int(offered.sum())
-        names = [words[usable[i]] for i in first[place][:count].tolist()]
-        return cls(names, ordered[:count], known, ordered[count:])
+        for name, place in zip(names, number[row].tolist(), strict=True):
+            known.setdefault(name, place)
+        return cls([names[i] for i in speakers.tolist()], unit[speakers], known, unit[first[rest]])
 
     @classmethod
     def load(cls, name: str) -> "Neighbours":
@@ -74,24 +77,27 @@ class Neighbours:
         Raises:
             ResourceError: no such file or name, or it cannot be read.
         """
-        return _load(str(name))
+        return _load(*stamp(name))
 
     def nearest(self, words: Sequence[str], k: int) -> list[list[str]]:
         """Return up to ``k`` neighbours of each word, nearest first; none for unknown words.
 
-        A word is looked up as it is, then in lower case. Neighbours that differ from it in case
-        alone are left out.
+        A word is looked up as it is, then in lower case. Of words that differ in case alone the
+        nearest counts, and none that differs so from the word itself.
         """
         found: list[list[str]] = [[] for _ in words]
         rows = [self.known.get(w, self.known.get(w.lower(), -1)) for w in words]
         asked = [i for i, row in enumerate(rows) if row >= 0]
         if not asked or not len(self.rows):
             return found
-        numbers = self._search(np.array([rows[i] for i in asked]), k + _SPARE)
+        numbers = self._search(np.array([rows[i] for i in asked]), 2 * k + _SPARE)
         for i, near in zip(asked, numbers.tolist(), strict=True):
-            folded = words[i].casefold()
-            others = [self.words[n] for n in near if n != rows[i]]
-            found[i] = [word for word in others if word.casefold() != folded][:k]
+            others: dict[str, str] = {}
+            for number in near:
+                if number != rows[i]:
+                    others.setdefault(self.words[number].casefold(), self.words[number])
+            others.pop(words[i].casefold(), None)
+            found[i] = list(others.values())[:k]
         return found
 
     def _search(self, rows: I64, k: int) -> I64:
@@ -138,10 +144,10 @@ def _best(scores, k: int):  # type: ignore[no-untyped-def]
 
 
 def _single(word: str) -> bool:
-    return "_" not in word and word.split() == [word] and any(map(str.isalnum, word))
+    return word.replace("'", "").isalnum()
 
 
 @lru_cache(maxsize=2)
-def _load(name: str) -> Neighbours:
-    table = read(name)
+def _load(path: Path, size: int, changed: int) -> Neighbours:
+    table = read(path)
     return Neighbours.of(table.index_to_key, table.vectors)

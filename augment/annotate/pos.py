@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from augment.tokens import Words, strings, tokenizer_identity
 
 _KEEP = ("tok2vec", "transformer", "tagger")
 _BATCH = 256
+_ONE_AT_A_TIME = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,9 @@ class Tagger:
 
         vocab = self.nlp.vocab
         for some in minibatch(strings(text, words), _BATCH):
-            # Products split among threads would round otherwise; the zone forgets the words again.
-            with threads(1), self.nlp.memory_zone():
+            # Products split among threads would round otherwise; the zone forgets the words again,
+            # those of every thread that shares the pipeline.
+            with _ONE_AT_A_TIME, threads(1), self.nlp.memory_zone():
                 docs = [Doc(vocab, words=w, spaces=s) if w else Doc(vocab) for w, s in some]
                 tags = [
                     [token.tag_ for token in doc if not token.is_space]

@@ -75,3 +75,30 @@ def test_tiny_tables_pass(size: int) -> None:
     words = ["a", "b"][:size]
     table = Neighbours.of(words, DRAWS.standard_normal((size, 3)))
     assert table.nearest(["a"], 15) == [["b"] if size == 2 else []]
+
+
+def test_marks_are_no_neighbours_and_spellings_count_once() -> None:
+    words = [
+        "</s>",
+        "<unk>",
+        "[MASK]",
+        "##ing",
+        "-rrb-",
+        "http://x.y",
+        "MOVIE",
+        "movie",
+        "Movie",
+        "don't",
+    ]
+    table = Neighbours.of([*words, "film"], DRAWS.standard_normal((11, 4)))
+    (found,) = table.nearest(["film"], 15)
+    assert sorted(w.lower() for w in found) == ["don't", "movie"]
+
+
+def test_a_row_goes_by_the_first_of_its_words_that_may_be_offered() -> None:
+    vectors = DRAWS.standard_normal((4, 3))
+    vectors[2] = vectors[0]
+    table = Neighbours.of(["new_york", "rome", "gotham", "oslo"], vectors)
+    (found,) = table.nearest(["rome"], 5)
+    assert sorted(found) == ["gotham", "oslo"]
+    assert table.nearest(["gotham"], 5) == table.nearest(["new_york"], 5)

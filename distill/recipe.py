@@ -215,10 +215,11 @@ def read(path: str | Path, *, vectors: str | None = None) -> DistillRecipe:
 def _tinybert(recipe: Recipe) -> tuple[TinyBERTSettings, tuple[TransformerStage, ...]]:
     """Read the student and its stages; folders are relative to the recipe."""
     student = recipe.section(TinyBERTSettings, "student")
+    words = {("init", word) for word in INITS}
     folders: dict[str, Any] = {
         name: recipe.model(value)
         for name in ("init", "teacher", "tokenizer")
-        if (value := getattr(student, name)) is not None and value not in INITS
+        if (value := getattr(student, name)) is not None and (name, value) not in words
     }
     stages = [
         parse(TransformerStage, table, f"{recipe.path}, [[stage]] {number}")

@@ -14,6 +14,7 @@ from augment.settings import (
 )
 from augment.transforms import Substitute
 from distill.recipe import read
+from distill.stages import TinyBERTSettings, TransformerStage
 
 ROOT = Path(__file__).parent.parent
 RECIPES = sorted([*ROOT.glob("corpora/recipes/*.toml"), *ROOT.glob("tests/recipes/*.toml")])
@@ -63,3 +64,26 @@ def test_tinyberts_recipes_have_the_papers_rates_and_counts(name: str) -> None:
     assert (corpus.task == "regression") == (name == "stsb")
     teacher = recipe.section(TeacherSettings, "teacher")
     assert teacher.max_tokens == (64 if len(corpus.text) == 1 else 128)
+
+
+@pytest.mark.parametrize("name", GLUE)
+def test_tinyberts_recipes_have_the_papers_stages(name: str) -> None:
+    found = read(ROOT / f"corpora/recipes/tinybert-{name}.toml")
+    assert isinstance(found.student, TinyBERTSettings)
+    pair = name not in ("cola", "sst2")
+    assert (found.student.size, found.student.max_tokens) == (4, 128 if pair else 64)
+    inside, outside = found.stages
+    assert isinstance(inside, TransformerStage)
+    assert isinstance(outside, TransformerStage)
+    assert inside.objectives == {"attention": 1, "hidden": 1, "embedding": 1}
+    epochs = {"cola": 50, "mnli": 10, "qqp": 10, "qnli": 10}.get(name, 20)
+    assert (inside.epochs, inside.batch, inside.rate) == (epochs, 32, 5e-5)
+    # A regression matches the teacher's score; soft cross-entropy has nothing to say there.
+    assert outside.objectives == {"logits-mse" if name == "stsb" else "soft-cross-entropy": 1}
+    assert (outside.epochs, outside.batch, outside.rate, outside.temperature) == (3, 32, 3e-5, 1)
+
+
+def test_the_demos_student_is_as_wide_as_its_teacher() -> None:
+    found = read(ROOT / "corpora/recipes/demo-tinybert.toml")
+    assert isinstance(found.student, TinyBERTSettings)
+    assert (found.student.layers, found.student.init, found.student.hidden) == (4, "teacher", None)

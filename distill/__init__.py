@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from distill.reporting import report as report
     from distill.runs import Run as Run
     from distill.runs import train as train
+    from distill.stages import TinyBERTSettings as TinyBERT
+    from distill.stages import TransformerStage as TransformerStage
     from distill.teacher import fine_tune as fine_tune
 
 _HOMES = {
@@ -32,6 +34,8 @@ _HOMES = {
     "Report": ("distill.recipe", "ReportSettings"),
     "Run": ("distill.runs", "Run"),
     "Stage": ("distill.recipe", "StageSettings"),
+    "TinyBERT": ("distill.stages", "TinyBERTSettings"),
+    "TransformerStage": ("distill.stages", "TransformerStage"),
     "Teacher": ("augment.settings", "TeacherSettings"),
     "ablate": ("distill.ablation", "ablate"),
     "evaluate": ("distill.evaluation", "evaluate"),
@@ -49,6 +53,8 @@ __all__ = [
     "Run",
     "Stage",
     "Teacher",
+    "TinyBERT",
+    "TransformerStage",
     "ablate",
     "evaluate",
     "fine_tune",

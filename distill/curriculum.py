@@ -68,10 +68,10 @@ def go_through(
     """
     state = folder / STATE
     done = [StageResult(**result) for result in read(state, tensors=False)[0].get("mark", [])]
-    student = _begun(folder) if state.exists() else None
-    if student is None:
-        student = _new_student(opened, settings, folder, seed=stages[0].seed)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if state.exists() and (folder / "config.json").is_file():
+        student, tokenizer = _begun(folder)
+    else:
+        student, tokenizer = _new(opened, settings, seed=stages[0].seed)
     for stage in stages[len(done) :]:
         if stage.inside:
             _check_teacher(_teacher_of(opened, settings, stage), stage, student.config, tokenizer)
@@ -81,6 +81,10 @@ def go_through(
     }
     for stage in stages[len(done) :]:
         check_stage(stage, splits["train"], opened.task, str(opened.path))
+    if not state.exists():  # from here on, what a resumed run needs is in the folder
+        with quiet():
+            student.config.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
     kept(state, student)
     for stage in stages[len(done) :]:
         teacher = _encoder(_teacher_of(opened, settings, stage)) if stage.inside else None
@@ -131,18 +135,17 @@ def _teacher_of(
     return str(name)
 
 
-def _begun(folder: Path) -> Any:
-    """Return a student of the shape that the folder was begun with, or None; weights follow."""
-    if not (folder / "config.json").is_file():
-        return None
+def _begun(folder: Path) -> tuple[Any, PreTrainedTokenizerBase]:
+    """Return a student of the shape that the folder was begun with; its weights follow."""
     with torch.random.fork_rng(devices=[]):
-        return BertForSequenceClassification(BertConfig.from_pretrained(folder))
+        student = BertForSequenceClassification(BertConfig.from_pretrained(folder))
+    return student, AutoTokenizer.from_pretrained(folder)
 
 
-def _new_student(
-    opened: TransferSet, settings: TinyBERTSettings, folder: Path, *, seed: int
-) -> Any:
-    """Return the untrained student; its config and tokenizer are written into ``folder``."""
+def _new(
+    opened: TransferSet, settings: TinyBERTSettings, *, seed: int
+) -> tuple[Any, PreTrainedTokenizerBase]:
+    """Return the student that the first stage starts with, and its tokenizer."""
     base = settings.start or settings.tokenizer or _teacher_of(opened, settings)
     sizes = (settings.layers, settings.hidden, settings.intermediate, settings.heads)
     if settings.tokenizer is not None and settings.size is None and None in sizes:
@@ -169,10 +172,7 @@ def _new_student(
         depths = student.config.num_hidden_layers, teacher.config.num_hidden_layers
         first = settings.init == "teacher-first"
         start_from_layers(student, teacher, range(1, depths[0] + 1) if first else spread(*depths))
-    with quiet():
-        student.config.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-    return student
+    return student, tokenizer
 
 
 def _shape(settings: TinyBERTSettings, config: Any) -> Shape:

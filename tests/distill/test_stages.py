@@ -229,6 +229,7 @@ def test_the_prediction_stage_runs_with_the_teacher_deleted(
     assert second.metrics["validation"]["agreement"] >= 0
     with pytest.raises(StudentError, match="no model to learn from"):
         D.train(made, student=student, stages=[intermediate()], out=tmp_path / "third")
+    assert not (tmp_path / "third").exists()
 
 
 class Killed(Exception):
@@ -357,6 +358,17 @@ def test_the_teacher_and_the_callers_randomness_stay_as_they_were(
     assert student.config is not model.config
 
 
+def test_both_stages_run_in_bf16(make_set: Make, teacher: Path, tmp_path: Path) -> None:
+    stages = [
+        intermediate(steps=60, batch=8, learning_rate=1e-2, precision="bf16"),
+        prediction(steps=40, batch=8, learning_rate=1e-2, precision="bf16"),
+    ]
+    run = D.train(make_set(), student=small(teacher), stages=stages, out=tmp_path / "run")
+    assert losses(run, 0)[-1] < losses(run, 0)[0]
+    assert run.metrics["validation"]["accuracy"] == 1.0
+    assert all(value.dtype == torch.float32 for value in weights(run.path).values())
+
+
 def test_frozen_parts_stay_and_may_be_trained_again(
     make_set: Make, teacher: Path, tmp_path: Path
 ) -> None:
@@ -420,6 +432,7 @@ def test_a_map_that_does_not_fit_is_refused_before_any_work(
     student = small(teacher, layers=3)
     with pytest.raises(StageError, match="no multiple of 3"):
         D.train(make_set(), student=student, stages=[intermediate()], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_stages_of_another_kind_of_student_are_refused(

@@ -55,7 +55,27 @@ def train(place: Path, number: str) -> None:
     )  # fmt: skip
 
 
-JOBS: dict[str, Callable[[Path, str], None]] = {"build": build, "label": label, "train": train}
+def stages(place: Path, number: str) -> None:
+    import distill as D
+
+    inside = {"attention": 1.0, "hidden": 1.0, "embedding": 1.0}
+    D.train(
+        place / "labelled", out=place / number,
+        student=D.TinyBERT(layers=1, hidden=16, heads=2, intermediate=32),
+        stages=[
+            D.TransformerStage(objectives=inside, steps=40, layer_map="top", learning_rate=1e-3),
+            D.TransformerStage(objectives={"soft-cross-entropy": 1.0}, steps=40, evaluations=3),
+        ],
+        show=False,
+    )  # fmt: skip
+
+
+JOBS: dict[str, Callable[[Path, str], None]] = {
+    "build": build,
+    "label": label,
+    "train": train,
+    "stages": stages,
+}
 
 
 def main() -> None:

@@ -19,13 +19,15 @@ from transformers import (
     BertForSequenceClassification,
     BertModel,
 )
+from typer.testing import CliRunner
 
 import distill as D
 from augment.errors import SettingsError
 from augment.transferset import Task, TransferSet, write_set
 from distill import resume
 from distill.attention import States, capturing
-from distill.errors import RunError, StageError, StudentError
+from distill.cli import app
+from distill.errors import AblationError, RunError, StageError, StudentError
 from distill.examples import read_examples
 from distill.hidden import Projections
 from distill.layers import layer_map
@@ -440,6 +442,36 @@ def test_stages_of_another_kind_of_student_are_refused(
 ) -> None:
     with pytest.raises(StageError, match="TransformerStage"):
         D.train(make_set(), student=small(teacher), stages=[D.Stage(steps=1)], out=tmp_path / "a")
+
+
+def test_a_report_names_the_stages_and_an_ablation_refuses_the_student(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    made = make_set(copies=1)
+    stages = [intermediate(steps=2), prediction(steps=2)]
+    run = D.train(made, student=small(teacher), stages=stages, out=tmp_path / "run")
+    settings = D.Report(repeats=1, rows=8, figure=False)
+    found = D.report(run.path, teacher=teacher, settings=settings)
+    assert "attention + hidden + embedding" in found.header[2]
+    assert "then soft-cross-entropy" in found.header[2]
+    with pytest.raises(AblationError, match="bilstm students so far"):
+        D.ablate(made, student=small(teacher), out=tmp_path / "cells")
+
+
+def test_the_command_line_trains_a_recipe_of_stages(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "some.toml"
+    recipe.write_text(
+        '[student]\nkind = "tinybert"\nlayers = 2\ninit = "teacher"\nteacher = "teacher"\n'
+        "[[stage]]\nobjectives = { hidden = 1, embedding = 1 }\nsteps = 2\n"
+        '[[stage]]\nobjectives = { "soft-cross-entropy" = 1 }\nsteps = 2\n'
+    )
+    call = ["train", str(recipe), "--set", str(make_set().path), "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, call)
+    assert done.exit_code == 0, done.output
+    assert "agreement" in done.output
+    assert D.Run.open(tmp_path / "run").record["student"]["kind"] == "tinybert"
 
 
 def test_the_teachers_weights_belong_to_the_plan(

@@ -63,7 +63,8 @@ def train(recipe: RecipeFile, set_: Set, out: Out, vectors: Vectors = None) -> N
     r"""Train a student through the recipe's stages and evaluate it.
 
     Reads [student] and each [[stage]]. The folder then loads with
-    `AutoModelForSequenceClassification.from_pretrained` after `import distill`.
+    `AutoModelForSequenceClassification.from_pretrained`; a BiLSTM after `import distill`, a
+    TinyBERT anywhere.
     """
     from distill.recipe import read
 

@@ -167,6 +167,12 @@ class MatchingTrainer(TermTrainer):
         with torch.no_grad(), self.accelerator.autocast():
             return self.teacher({name: inputs[name] for name in inputs if name in known})
 
+    def _warn(self, means: dict[str, float]) -> None:
+        # Inside the transformer each term has a scale of its own, and a student that starts from
+        # the teacher's layers has met some of them before the first step.
+        if not self.stage.inside:
+            super()._warn(means)
+
     def create_optimizer(self, model: Any = None) -> Any:
         """Return the stage's optimiser over the student and its projections."""
         if self.optimizer is not None:

@@ -31,7 +31,6 @@ from distill.errors import AblationError, RunError, StageError, StudentError
 from distill.examples import read_examples
 from distill.hidden import Projections
 from distill.layers import layer_map
-from distill.losses import TermTrainer
 from distill.matching import run_matching
 from distill.recipe import read
 from distill.resume import STATE
@@ -123,9 +122,7 @@ def test_a_copy_of_the_teacher_has_nothing_to_learn_inside(
     student = small(teacher, layers=4, hidden=None, heads=None, init="teacher")
     every = dict.fromkeys(INSIDE, 1.0)
     stages = [stage(objectives=every, steps=1, learning_rate=1e-12)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TermTrainer, "_warn", lambda *_: None)
-        run = D.train(make_set(), student=student, stages=stages, out=tmp_path / "run")
+    run = D.train(make_set(), student=student, stages=stages, out=tmp_path / "run")
     for name in INSIDE:
         assert losses(run, 0, f"loss_{name}") == [pytest.approx(0, abs=1e-6)], name
 
@@ -376,10 +373,13 @@ def test_frozen_parts_stay_and_may_be_trained_again(
 ) -> None:
     stages = [prediction(freeze=("embeddings", "encoder"))]
     student = small(teacher, layers=4, hidden=None, heads=None, init="teacher")
-    run = D.train(make_set(), student=student, stages=stages, out=tmp_path / "run")
+    made = make_set()
+    run = D.train(made, student=student, stages=stages, out=tmp_path / "run")
     mine, theirs = weights(run.path), weights(teacher)
     moved = {name.split(".")[1] for name in mine if not torch.equal(mine[name], theirs[name])}
     assert moved == {"pooler", "weight", "bias"}
+    more = D.train(made, student=student, stages=[*stages, prediction()], out=tmp_path / "b")
+    assert all(not torch.equal(w, theirs[name]) for name, w in weights(more.path).items())
 
 
 @pytest.mark.parametrize(("init", "layers"), [("teacher", (2, 4)), ("teacher-first", (1, 2))])

@@ -157,7 +157,8 @@ def test_candidates_are_those_of_one_word_at_a_time(model: Any, kind: str, conte
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_may_stand_in_a_words_place(model: Any, vectors: str, kind: str) -> None:
     t = A.Substitute(model=model(kind), vectors=vectors, precision="fp32")
-    found = [(word, c) for row in lists(t, TEXTS) for word, each in row for c in each]
+    rows = lists(t, TEXTS)
+    found = [(word, c) for row in rows for word, each in row for c in each]
     assert len(found) > 500
     for word, candidate in found:
         assert word.isalpha()
@@ -169,7 +170,7 @@ def test_what_may_stand_in_a_words_place(model: Any, vectors: str, kind: str) ->
             assert candidate == candidate.upper()
         elif word[0].isupper() and word[1:].islower():
             assert candidate[0] == candidate[0].upper()
-    for row in lists(t, TEXTS):
+    for row in rows:
         for _, each in row:
             assert len({c.casefold() for c in each}) == len(each) <= 15
 
@@ -207,10 +208,12 @@ def test_words_of_several_pieces_get_neighbours_in_their_own_case(model: Any, ve
     assert all(not found for _, found in lists(without, text)[0])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mode", ["masked", "spread", "unmasked"])
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [*((kind, "masked") for kind in KINDS), ("uncased", "spread"), ("unigram", "unmasked")],
+)
 def test_what_else_is_asked_along_changes_no_candidate(
-    model: Any, mode: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+    model: Any, kind: str, mode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     t = A.Substitute(model=model(kind), vectors="none", mode=mode)
     whole = lists(t, TEXTS)

@@ -147,12 +147,6 @@ def _new(
 ) -> tuple[Any, PreTrainedTokenizerBase]:
     """Return the student that the first stage starts with, and its tokenizer."""
     base = settings.start or settings.tokenizer or _teacher_of(opened, settings)
-    sizes = (settings.layers, settings.hidden, settings.intermediate, settings.heads)
-    if settings.tokenizer is not None and settings.size is None and None in sizes:
-        raise StudentError(
-            "with a tokenizer of its own the student takes no sizes from a teacher; "
-            "write hidden, intermediate and heads, or size = 4"
-        )
     tokenizer = _tokenizer(base)
     config = None if settings.tokenizer is not None else _config(base)
     regression = opened.task.kind == "regression"
@@ -178,12 +172,22 @@ def _new(
 def _shape(settings: TinyBERTSettings, config: Any) -> Shape:
     if settings.size is not None:
         return SIZES[settings.size]
-    return Shape(
-        settings.layers or config.num_hidden_layers,
-        settings.hidden or config.hidden_size,
-        settings.intermediate or config.intermediate_size,
-        settings.heads or config.num_attention_heads,
-    )
+    names = {
+        "layers": "num_hidden_layers",
+        "hidden": "hidden_size",
+        "intermediate": "intermediate_size",
+        "heads": "num_attention_heads",
+    }
+    sizes = {key: getattr(settings, key) or getattr(config, names[key], None) for key in names}
+    if missing := [key for key, value in sizes.items() if not value]:
+        raise StudentError(
+            f"[student] {missing[0]} is left out, and the teacher's config names no "
+            f"{names[missing[0]]}; write {missing[0]}, or size = 4"
+        )
+    try:
+        return Shape(**sizes)
+    except ValueError as error:
+        raise StudentError(f"[student], with the teacher's sizes filled in: {error}") from error
 
 
 def _check_teacher(

@@ -437,6 +437,15 @@ def test_a_map_that_does_not_fit_is_refused_before_any_work(
     assert not (tmp_path / "run").exists()
 
 
+def test_sizes_that_cannot_be_are_refused(make_set: Make, teacher: Path, tmp_path: Path) -> None:
+    odd = small(teacher, hidden=9, heads=None)
+    with pytest.raises(StudentError, match="hidden is a multiple of heads, got 9 and 2"):
+        D.train(make_set(), student=odd, stages=[prediction()], out=tmp_path / "run")
+    alone = small(teacher, tokenizer=str(teacher), hidden=None)
+    with pytest.raises(StudentError, match="hidden is left out .* write hidden"):
+        D.train(make_set("b"), student=alone, stages=[prediction()], out=tmp_path / "run")
+
+
 def test_stages_of_another_kind_of_student_are_refused(
     make_set: Make, teacher: Path, tmp_path: Path
 ) -> None:

@@ -178,7 +178,9 @@ def _shape(settings: TinyBERTSettings, config: Any) -> Shape:
         "intermediate": "intermediate_size",
         "heads": "num_attention_heads",
     }
-    sizes = {key: getattr(settings, key) or getattr(config, names[key], None) for key in names}
+    sizes: dict[str, Any] = {
+        key: getattr(settings, key) or getattr(config, names[key], None) for key in names
+    }
     if missing := [key for key, value in sizes.items() if not value]:
         raise StudentError(
             f"[student] {missing[0]} is left out, and the teacher's config names no "

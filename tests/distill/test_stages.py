@@ -35,7 +35,7 @@ from distill.matching import run_matching
 from distill.recipe import read
 from distill.resume import STATE
 from distill.stages import INSIDE, PREDICTION, TinyBERTSettings, TransformerStage
-from distill.terms import Matching
+from distill.terms import Matching, captured
 from tests.distill.conftest import regression_rows
 
 Make = Callable[..., TransferSet]
@@ -128,7 +128,16 @@ def test_a_copy_of_the_teacher_has_nothing_to_learn_inside(
 
 
 @pytest.mark.parametrize("name", [*INSIDE, *PREDICTION])
-def test_a_term_of_weight_zero_is_not_there(
+def test_weight_zero_removes_a_term(name: str, teacher: Path) -> None:
+    sides = _sides(BertForSequenceClassification.from_pretrained(teacher).eval(), _batch())
+    every = dict.fromkeys([*INSIDE, *PREDICTION], 2.0)
+    assert sides.terms(every | {name: 0.0}).keys() == every.keys() - {name}
+    layers = layer_map("uniform", student=2, teacher=4)
+    assert captured({name: 0.0}, layers, side=1) == ([], [])
+
+
+@pytest.mark.parametrize("name", ["attention", "logits-mse"])
+def test_a_stage_without_a_term_is_the_stage_with_its_weight_zero(
     name: str, make_set: Make, teacher: Path, tmp_path: Path
 ) -> None:
     other = "logits-mse" if name != "logits-mse" else "hard-cross-entropy"
@@ -442,7 +451,7 @@ def test_sizes_that_cannot_be_are_refused(make_set: Make, teacher: Path, tmp_pat
     with pytest.raises(StudentError, match="hidden is a multiple of heads, got 9 and 2"):
         D.train(make_set(), student=odd, stages=[prediction()], out=tmp_path / "run")
     alone = small(teacher, tokenizer=str(teacher), hidden=None)
-    with pytest.raises(StudentError, match="hidden is left out .* write hidden"):
+    with pytest.raises(StudentError, match="hidden is left out, .* write hidden"):
         D.train(make_set("b"), student=alone, stages=[prediction()], out=tmp_path / "run")
 
 

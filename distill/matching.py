@@ -144,6 +144,8 @@ class MatchingTrainer(TermTrainer):
             evaluations=stage.checks,
             select=stage.keeps,
         )
+        if teacher is not None:
+            teacher.model.to(self.args.device)
 
     def terms(self, model: nn.Module, inputs: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
         """Run both sides on the same tokens; return the weighted terms and the student's side."""
@@ -231,13 +233,12 @@ def layers_of(stage: TransformerStage, student: Any, teacher: Any) -> LayerMap:
 
 @contextmanager
 def teaching(teacher: Any, stage: TransformerStage, layers: LayerMap) -> Iterator[Capture | None]:
-    """Capture the teacher in eval mode on the training device; None stays None."""
+    """Capture the teacher in eval mode; None stays None."""
     if teacher is None:
         yield None
         return
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
     scores, states = captured(stage.objectives, layers, side=1)
-    with capturing(teacher.eval().to(device), attention=scores, hidden=states) as capture:
+    with capturing(teacher.eval(), attention=scores, hidden=states) as capture:
         yield capture
 
 

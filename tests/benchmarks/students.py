@@ -1,6 +1,7 @@
 """The BiLSTM: training beside a packed-sequence loop, and inference beside its teachers."""
 
 import time
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -130,9 +131,49 @@ def _inference(ours: Any, words: Any, dev: Examples) -> None:
         far = max(float((eight(**b).logits - ours(**b).logits).abs().max()) for b in batches)
     line("BiLSTM in 8 bits through torch's LSTM", rate(eight, batches), "rows/s")
     line("  largest change of a logit", far, "")
+    _exported(ours, packed, dev)
     single = dev.batch(np.array([0]))
     single.pop("labels"), single.pop("logits")
     ours.eval()
     with torch.inference_mode():
         line("BiLSTM, one sentence at a time", 1e3 * best(lambda: ours(**single), 50), "ms")
         line("6-layer encoder, one at a time", 1e3 * best(lambda: six(**single), 20), "ms")
+
+
+class _Bare(nn.Module):
+    """The student for rows of one length: what an exported graph needs to hold."""
+
+    def __init__(self, student: Any) -> None:
+        super().__init__()
+        self.student = student
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        _, (states, _) = self.student.lstm(self.student._vectors(input_ids))
+        wide = torch.relu(self.student.wide(torch.cat([states[0], states[1]], dim=-1)))
+        logits: Tensor = self.student.out(wide)
+        return logits
+
+
+def _exported(ours: Any, packed: Any, dev: Examples) -> None:
+    """The student as an OpenVINO graph, rows of one length a batch, beside itself on these."""
+    if not find_spec("openvino"):
+        skip("the exported student", "the extra openvino is not installed")
+        return
+    from augment.runtimes import OpenVino
+
+    lengths = np.array(dev.lengths)
+    batches = []
+    for length in np.unique(lengths):
+        at = np.flatnonzero(lengths == length)
+        batches += [dev.batch(at[i : i + 32])["input_ids"].numpy() for i in range(0, len(at), 32)]
+    rows, threads = sum(map(len, batches)), torch.get_num_threads()
+    with torch.inference_mode():
+        plain = rows / best(lambda: [ours(input_ids=torch.from_numpy(b)) for b in batches], 3)
+    line("BiLSTM, rows of one length a batch", plain, "rows/s")
+    bare = _Bare(packed).eval()
+    examples = [{"input_ids": batches[5]}, {"input_ids": batches[2]}]
+    for precision in ("fp32", "bf16"):
+        graph = OpenVino(bare, examples, precision=precision, threads=threads)
+        with graph.running() as forward:
+            quick = rows / best(lambda f=forward: [f({"input_ids": b}) for b in batches], 3)  # type: ignore[misc]
+        line(f"  exported to OpenVINO, {precision}", quick, "rows/s", quick / plain, "itself")

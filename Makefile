@@ -28,8 +28,9 @@ demo: $(STAMP)
 demo-clean:
 	rm -rf $(DEMO)
 
+# Two tests at a time, one thread each: OpenMP threads of processes side by side wait for one another.
 test: $(STAMP)
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 slow: $(STAMP)
 	$(BIN)/pytest -m slow

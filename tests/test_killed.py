@@ -86,7 +86,9 @@ def damage(store: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("moments", MOMENTS)
-@pytest.mark.parametrize("job", ["build", "label", "train", "stages"])
+@pytest.mark.parametrize(
+    "job", ["build", "label", "train", pytest.param("stages", marks=pytest.mark.slow)]
+)
 def test_lesson_05_killed_at_any_moment_and_resumed_is_byte_for_byte_the_undisturbed(
     job: str, moments: int, place: Path
 ) -> None:

@@ -1,25 +1,11 @@
-"""The cells of an ablation and their training: one cell is one student, one JSON file.
+"""The cells of a BiLSTM's ablation and their training: one cell is one student, one JSON file."""
 
-Also a worker: ``python -m distill.cells`` reads cell names from standard input and trains them. It
-is a plain child process, so no main module is imported again and nothing is forked. A cell is
-always trained on one thread, hence its result does not depend on how many cells run at once.
-"""
-
-import json
-import os
-import queue
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
-import torch
 
-from augment.files import write_atomic
+from augment.machine import threads
 from augment.transferset import TransferSet
 from distill.evaluation import evaluate, headline
 from distill.examples import Examples
@@ -108,7 +94,7 @@ def train_cell(
         held_out = {"slice": rows.where(inside & (rows.column("copies") == 0))}
         rows = rows.where(~inside)
     watched = held_out.get("validation", held_out.get("slice"))
-    with one_thread():
+    with threads(1):
         model = new_student(material, student, seed=cell.seed)
         stage = stage_of(cell, settings, steps=steps, rate=rate)
         result = run_stage(model, rows, stage, task=task, validation=watched, show=False)
@@ -119,7 +105,6 @@ def train_cell(
         for check in result.checks
     ]
     return {
-        "cell": asdict(cell),
         "steps": result.steps,
         "learning_rate": stage.rate,
         "seconds": result.seconds,
@@ -130,58 +115,37 @@ def train_cell(
     }
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Train on one thread: the sum's order, and so the result, depends on the thread count."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+@dataclass(frozen=True, slots=True)
+class BiLSTMJob:
+    """Trains cells of one set, one shape of student and one rate."""
 
+    material: Material
+    student: StudentSettings
+    settings: AblateSettings
+    rate: float | None
 
-def write_cell(folder: Path, cell: Cell, record: dict[str, Any]) -> None:
-    """Write a cell's file, whole or not at all."""
-    write_atomic(folder / f"{cell.name}.json", (json.dumps(record, indent=1) + "\n").encode())
+    def train(self, cell: Cell) -> dict[str, Any]:
+        """Return the record of a cell's student."""
+        return train_cell(self.material, cell, self.student, self.settings, rate=self.rate)
 
+    def facts(self) -> dict[str, Any]:
+        """Return, as JSON, what a worker process makes the same job from."""
+        return {
+            "kind": self.student.kind,
+            "set": str(self.material.source.path),
+            "student": asdict(self.student),
+            "settings": asdict(replace(self.settings, choose_learning_rate=(), choose_steps=False)),
+            "rate": self.rate,
+        }
 
-def job(
-    transfer_set: TransferSet, student: StudentSettings, settings: AblateSettings, folder: Path
-) -> str:
-    """Return the line that tells a worker what its cells have in common."""
-    common = {
-        "set": str(transfer_set.path),
-        "student": asdict(student),
-        "settings": asdict(replace(settings, choose_learning_rate=(), choose_steps=False)),
-        "folder": str(folder),
-    }
-    return json.dumps(common)
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> Self:
+        """Return the job that gave these facts; the set is read again."""
+        student = StudentSettings(**facts["student"])
+        material = prepare(TransferSet.open(facts["set"]), student)
+        return cls(material, student, AblateSettings(**facts["settings"]), facts["rate"])
 
-
-def work() -> None:
-    """Serve one parent: the job's line, then a cell a line; answers with the cell's name."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # a library's print must not look like an answer
-    common = json.loads(sys.stdin.readline())
-    student = StudentSettings(**common["student"])
-    settings = AblateSettings(**common["settings"])
-    orders: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(orders,), daemon=True).start()
-    material = prepare(TransferSet.open(common["set"]), student)
-    while True:
-        order = json.loads(orders.get())
-        cell = Cell(**order["cell"])
-        record = train_cell(material, cell, student, settings, rate=order["rate"])
-        write_cell(Path(common["folder"]), cell, record)
-        print(cell.name, file=answers, flush=True)
-
-
-def _listen(orders: "queue.SimpleQueue[str]") -> None:
-    """Pass orders on; when the parent is done or gone, end at once, mid-cell or not."""
-    for line in sys.stdin:
-        orders.put(line)
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    work()
+    @staticmethod
+    def cell(facts: dict[str, Any]) -> Cell:
+        """Return a cell from its fields."""
+        return Cell(**facts)

@@ -109,25 +109,41 @@ def ablate(
     steps: Annotated[
         int | None, typer.Option(help="Steps a cell, instead of the recipe's.")
     ] = None,
+    variants: Annotated[
+        str | None,
+        typer.Option(help="TinyBERT: names with commas between, or all, instead of the recipe's."),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="TinyBERT: source rows of train, instead of the recipe's.")
+    ] = None,
 ) -> None:
-    """Train {hard labels, logits} × {originals, copies} at equal steps, over several seeds.
+    r"""Train students that differ in one thing, at equal steps, over several seeds.
 
-    Shows which gain comes from the teacher's logits, which from the copies. An interrupted
-    ablation goes on where it stopped.
+    A BiLSTM: {hard labels, logits} × {originals, copies}, which tells the gain of the teacher's
+    logits from that of the copies. A TinyBERT: variants of its recipe, such as hard labels,
+    predictions alone, without augmentation, without each loss, other layer maps; --variants all
+    trains every one that applies. An interrupted ablation goes on where it stopped, and more seeds
+    or variants are added to it.
     """
     from dataclasses import replace
 
     from augment.errors import SettingsError
-    from distill.recipe import read
+    from distill.recipe import AblateSettings, read
 
     read_ = read(recipe, vectors=vectors)
+    cells = isinstance(read_.ablate, AblateSettings)
     changes: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
-    changes |= {} if steps is None else {"steps": steps, "epochs": None}
+    changes |= {} if steps is None else {"steps": steps} | ({"epochs": None} if cells else {})
+    changes |= {} if variants is None else {"variants": tuple(variants.split(","))}
+    changes |= {} if rows is None else {"rows": rows}
+    if cells and (variants is not None or rows is not None):
+        raise SettingsError("--variants and --rows belong to a transformer student's ablation")
     try:
         settings = replace(read_.ablate, **changes)
     except ValueError as error:
         raise SettingsError(str(error)) from error
     from distill.ablation import ablate as run
+    from distill.stages import TransformerStage
     from distill.summary import sentences, table
 
     console = Console(stderr=True)
@@ -135,11 +151,12 @@ def ablate(
         set_,
         out=out,
         student=read_.student,
+        stages=[stage for stage in read_.stages if isinstance(stage, TransformerStage)],
         settings=settings,
         say=lambda line: console.print(line, highlight=False),
     )
-    header, rows = table(done.summary)
-    _table(header, rows, title=f"{done.summary.measure}, {done.summary.seeds} seeds")
+    header, lines = table(done.summary)
+    _table(header, lines, title=f"{done.summary.measure}, {done.summary.seeds} seeds")
     for sentence in sentences(done.summary):
         Console().print(sentence, highlight=False)
     Console().print(f"written: {done.path / 'ablate.md'}, ablate.json", highlight=False)

@@ -28,7 +28,7 @@ from augment.settings import model_folder
 from augment.transferset import TransferSet
 from distill.errors import StageError, StudentError
 from distill.evaluation import evaluate
-from distill.examples import read_examples
+from distill.examples import Examples, read_examples
 from distill.layers import spread
 from distill.matching import check_stage, layers_of, run_matching
 from distill.resume import STATE, keep, kept, read, save
@@ -71,7 +71,7 @@ def go_through(
     if state.exists() and (folder / "config.json").is_file():
         student, tokenizer = _begun(folder)
     else:
-        student, tokenizer = _new(opened, settings, seed=stages[0].seed)
+        student, tokenizer = new_student(opened, settings, seed=stages[0].seed)
     for stage in stages[len(done) :]:
         if stage.inside:
             _check_teacher(_teacher_of(opened, settings, stage), stage, student.config, tokenizer)
@@ -86,7 +86,41 @@ def go_through(
             student.config.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
     kept(state, student)
-    for stage in stages[len(done) :]:
+    done = go_on(opened, settings, stages, student, splits, done=done, state=state, show=show)
+    metrics = {
+        split: evaluate(student, examples, opened.task)
+        for split, examples in splits.items()
+        if split != "train"
+    }
+    save(student, tokenizer, folder)
+    return Finished(done, metrics, len(tokenizer))
+
+
+def go_on(
+    opened: TransferSet,
+    settings: TinyBERTSettings,
+    stages: Sequence[TransformerStage],
+    student: Any,
+    splits: dict[str, Examples],
+    *,
+    done: Sequence[StageResult] = (),
+    state: Path | None = None,
+    show: bool | None = None,
+) -> list[StageResult]:
+    """Train ``student`` in place through the stages that are not ``done``; returns all results.
+
+    Args:
+        opened: the set; names the teacher where neither stage nor settings do.
+        settings: the student's.
+        stages: all of them, in order.
+        student: as the stages done left it.
+        splits: tokens of ``train`` and, for the checks, ``validation``.
+        done: results of the first stages.
+        state: a file that keeps what a killed process goes on from.
+        show: a progress bar; by default on terminals only.
+    """
+    results = list(done)
+    for stage in stages[len(results) :]:
         teacher = _encoder(_teacher_of(opened, settings, stage)) if stage.inside else None
         result = run_matching(
             student,
@@ -97,17 +131,24 @@ def go_through(
             validation=splits.get("validation"),
             show=show,
             checkpoint=state,
-            mark=[asdict(result) for result in done],
+            mark=[asdict(result) for result in results],
         )
-        done.append(result)
-        keep(state, student, [asdict(result) for result in done])
-    metrics = {
-        split: evaluate(student, examples, opened.task)
-        for split, examples in splits.items()
-        if split != "train"
-    }
-    save(student, tokenizer, folder)
-    return Finished(done, metrics, len(tokenizer))
+        results.append(result)
+        if state is not None:
+            keep(state, student, [asdict(result) for result in results])
+    return results
+
+
+def check_map(opened: TransferSet, settings: TinyBERTSettings, stage: TransformerStage) -> None:
+    """Refuse a stage's layer map that does not fit its teacher and a student yet to be built.
+
+    Raises:
+        StageError: the valid choices are listed.
+    """
+    if not stage.inside:
+        return
+    base = None if settings.tokenizer is not None else _config(_vocabulary(opened, settings))
+    layers_of(stage, _shape(settings, base).layers, _config(_teacher_of(opened, settings, stage)))
 
 
 def teachers(
@@ -142,11 +183,15 @@ def _begun(folder: Path) -> tuple[Any, PreTrainedTokenizerBase]:
     return student, AutoTokenizer.from_pretrained(folder)
 
 
-def _new(
+def new_student(
     opened: TransferSet, settings: TinyBERTSettings, *, seed: int
 ) -> tuple[Any, PreTrainedTokenizerBase]:
-    """Return the student that the first stage starts with, and its tokenizer."""
-    base = settings.start or settings.tokenizer or _teacher_of(opened, settings)
+    """Return the student that the first stage starts with, and its tokenizer.
+
+    Raises:
+        StudentError: it cannot be built as asked.
+    """
+    base = _vocabulary(opened, settings)
     tokenizer = _tokenizer(base)
     config = None if settings.tokenizer is not None else _config(base)
     regression = opened.task.kind == "regression"
@@ -167,6 +212,22 @@ def _new(
         first = settings.init == "teacher-first"
         start_from_layers(student, teacher, range(1, depths[0] + 1) if first else spread(*depths))
     return student, tokenizer
+
+
+def read_splits(opened: TransferSet, settings: TinyBERTSettings) -> dict[str, Examples]:
+    """Tokenise every split for a student that is yet to be built."""
+    base = _vocabulary(opened, settings)
+    tokenizer = _tokenizer(base)
+    config = None if settings.tokenizer is not None else _config(base)
+    most = getattr(config, "max_position_embeddings", settings.max_tokens)
+    limit = min(settings.max_tokens, most)
+    return {
+        split: read_examples(opened, split, tokenizer, max_tokens=limit) for split in opened.splits
+    }
+
+
+def _vocabulary(opened: TransferSet, settings: TinyBERTSettings) -> str:
+    return settings.start or settings.tokenizer or _teacher_of(opened, settings)
 
 
 def _shape(settings: TinyBERTSettings, config: Any) -> Shape:
@@ -204,7 +265,7 @@ def _check_teacher(
             "tokens on both sides; leave tokenizer out of [student], or keep to soft-cross-entropy "
             "and logits-mse"
         )
-    layers_of(stage, student, config)
+    layers_of(stage, student.num_hidden_layers, config)
 
 
 def _config(name: str) -> Any:

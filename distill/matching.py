@@ -72,7 +72,7 @@ def run_matching(
     steps = steps_of(stage, len(examples))
     layers, projections = LayerMap(()), None
     if stage.inside:
-        layers = layers_of(stage, student.config, teacher.config)
+        layers = layers_of(stage, student.config.num_hidden_layers, teacher.config)
         widths = student.config.hidden_size, teacher.config.hidden_size
         projections = Projections(*widths, seed=stage.seed)
     model = Matched(student, projections)
@@ -190,7 +190,7 @@ class MatchingTrainer(TermTrainer):
                 {"params": [p for p in trained if p.dim() > 1], "weight_decay": self.stage.decay},
                 {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
             ]
-            # Fused: the embeddings are most of the numbers, and a step at a time is eight times slower.
+            # Fused: most numbers are embeddings, and a loop over them takes eight times as long.
             self.optimizer = torch.optim.AdamW(groups, lr=self.stage.rate, fused=True)
         return self.optimizer
 
@@ -221,8 +221,10 @@ def check_stage(stage: TransformerStage, examples: Examples, task: Task, where: 
         )
 
 
-def layers_of(stage: TransformerStage, student: Any, teacher: Any) -> LayerMap:
-    """Return the stage's map between two configs; empty where no term reads layers.
+def layers_of(stage: TransformerStage, student: int, teacher: Any) -> LayerMap:
+    """Return the stage's map from ``student`` layers to those of a teacher's config.
+
+    It is empty where no term reads layers.
 
     Raises:
         StageError: the map does not fit the two depths.
@@ -230,8 +232,7 @@ def layers_of(stage: TransformerStage, student: Any, teacher: Any) -> LayerMap:
     if not stage.reads(*ON_SCORES, *ON_STATES):
         return LayerMap(())
     rule: Any = stage.layer_map or "uniform"
-    depths = student.num_hidden_layers, teacher.num_hidden_layers
-    return layer_map(rule, student=depths[0], teacher=depths[1])
+    return layer_map(rule, student=student, teacher=teacher.num_hidden_layers)
 
 
 @contextmanager

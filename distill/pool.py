@@ -10,43 +10,35 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from distill.cells import Cell, job, train_cell, write_cell
 from distill.errors import AblationError
-from distill.recipe import AblateSettings, StudentSettings
-from distill.runs import Material
+from distill.worker import Job, train_one
 
-Done = Callable[[Cell], None]
+Done = Callable[[Any], None]
 
 
 def train_cells(
-    cells: Sequence[Cell],
-    material: Material,
-    student: StudentSettings,
-    settings: AblateSettings,
-    folder: Path,
-    *,
-    rate: float | None,
-    done: Done,
+    cells: Sequence[Any], job: Job, folder: Path, *, processes: int, done: Done
 ) -> None:
     """Train every cell and write its file into ``folder``; ``done`` hears of each.
 
     Raises:
         AblationError: a child stopped; finished cells stay finished.
     """
-    children = min(settings.processes, len(cells))
+    children = min(processes, len(cells))
     if children < 2:
         for cell in cells:
-            write_cell(folder, cell, train_cell(material, cell, student, settings, rate=rate))
+            train_one(job, cell, folder)
             done(cell)
         return
-    waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for cell in cells:
         waiting.put(cell)
-    line = job(material.source, student, settings, folder)
+    line = json.dumps({"folder": str(folder), "job": job.facts()})
     failures: list[str] = []
     threads = [
-        threading.Thread(target=_serve, args=(waiting, line, rate, done, failures), daemon=True)
+        threading.Thread(target=_serve, args=(waiting, line, done, failures), daemon=True)
         for _ in range(children)
     ]
     for thread in threads:
@@ -60,18 +52,12 @@ def train_cells(
         )
 
 
-def _serve(
-    waiting: "queue.SimpleQueue[Cell]",
-    line: str,
-    rate: float | None,
-    done: Done,
-    failures: list[str],
-) -> None:
+def _serve(waiting: "queue.SimpleQueue[Any]", line: str, done: Done, failures: list[str]) -> None:
     # Thread counts are read when the libraries load, so they are set before the child starts.
     one = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
     paths = os.pathsep.join(str(Path(path).absolute()) for path in sys.path)
     child = subprocess.Popen(
-        [sys.executable, "-m", "distill.cells"],
+        [sys.executable, "-m", "distill.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -79,14 +65,13 @@ def _serve(
         env=os.environ | one | {"PYTHONPATH": paths},
     )
     with child:  # closes the pipes, which ends the child, and waits for it
-        _feed(child, waiting, line, rate, done, failures)
+        _feed(child, waiting, line, done, failures)
 
 
 def _feed(
     child: "subprocess.Popen[str]",
-    waiting: "queue.SimpleQueue[Cell]",
+    waiting: "queue.SimpleQueue[Any]",
     line: str,
-    rate: float | None,
     done: Done,
     failures: list[str],
 ) -> None:
@@ -100,7 +85,7 @@ def _feed(
         print(line, file=child.stdin, flush=True)
         while not failures:
             cell = waiting.get_nowait()
-            print(json.dumps({"cell": asdict(cell), "rate": rate}), file=child.stdin, flush=True)
+            print(json.dumps(asdict(cell)), file=child.stdin, flush=True)
             if child.stdout.readline().strip() != cell.name:
                 child.wait()
                 listener.join()

@@ -156,6 +156,62 @@ class AblateSettings:
             raise ValueError("choose_learning_rate lists numbers above 0")
 
 
+VARIANTS = (
+    "hard",
+    "logits",
+    "without-augmentation",
+    "full",
+    "without-transformer",
+    "without-attention",
+    "without-hidden",
+    "without-embedding",
+    "without-prediction",
+    "without-general",
+    "map-uniform",
+    "map-top",
+    "map-bottom",
+)
+"""What ``distill ablate`` can do to a transformer student's recipe; the first four by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class VariantSettings:
+    """[ablate] of a transformer student: variants of its recipe at equal steps, over seeds.
+
+    ``variants`` are names of :data:`VARIANTS`, or ``["all"]``. ``steps`` are a variant's in all;
+    without it as many as the recipe's stages make. ``rows`` source rows of train, with their
+    copies, are used; all without it. ``evaluations`` checks are made in a stage that trains
+    predictions, and the last state is kept. ``processes`` trains several students at once, each
+    with one thread: same results, other speed.
+    """
+
+    variants: tuple[str, ...] = VARIANTS[:4]
+    seeds: int = 3
+    steps: int | None = None
+    rows: int | None = None
+    evaluations: int = 5
+    processes: int = 2
+
+    def __post_init__(self) -> None:
+        _counts(self, "seeds", "processes")
+        for name in ("steps", "rows"):
+            if getattr(self, name) is not None:
+                _counts(self, name)
+        if self.evaluations < 0:
+            raise ValueError(f"evaluations is a count of at least 0, got {self.evaluations}")
+        if not self.variants:
+            raise ValueError(f"variants names none; choose among all, {', '.join(VARIANTS)}")
+        for name in self.variants:
+            if name not in VARIANTS and self.variants != ("all",):
+                known = ("all", *VARIANTS)
+                raise ValueError(f'variants has no "{name}"{suggestion(name, known)}')
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variants asked for, each once."""
+        return VARIANTS if self.variants == ("all",) else tuple(dict.fromkeys(self.variants))
+
+
 @dataclass(frozen=True, slots=True)
 class DistillRecipe:
     """The sections of one recipe file that `distill` reads; all checked before any work."""
@@ -164,7 +220,7 @@ class DistillRecipe:
     student: StudentSettings | TinyBERTSettings
     stages: tuple[StageSettings, ...] | tuple[TransformerStage, ...]
     report: ReportSettings
-    ablate: AblateSettings
+    ablate: AblateSettings | VariantSettings
 
 
 KINDS = ("bilstm", "tinybert")
@@ -183,7 +239,6 @@ def read(path: str | Path, *, vectors: str | None = None) -> DistillRecipe:
     """
     recipe = read_recipe(path)
     report = recipe.section(ReportSettings, "report")
-    ablate = recipe.section(AblateSettings, "ablate")
     kind = recipe.tables.get("student", {}).get("kind", KINDS[0])
     if kind not in KINDS:
         raise SettingsError(
@@ -193,7 +248,8 @@ def read(path: str | Path, *, vectors: str | None = None) -> DistillRecipe:
     if kind == "tinybert":
         if vectors is not None:
             raise SettingsError(f"{recipe.path}: a tinybert student has no word vectors")
-        return DistillRecipe(recipe, *_tinybert(recipe), report, ablate)
+        variants = recipe.section(VariantSettings, "ablate")
+        return DistillRecipe(recipe, *_tinybert(recipe), report, variants)
     student = recipe.section(StudentSettings, "student")
     if vectors is not None:
         student = replace(student, vectors=vectors)
@@ -208,7 +264,7 @@ def read(path: str | Path, *, vectors: str | None = None) -> DistillRecipe:
         student=student,
         stages=stages or DEFAULT_STAGES,
         report=report,
-        ablate=ablate,
+        ablate=recipe.section(AblateSettings, "ablate"),
     )
 
 

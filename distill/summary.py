@@ -14,6 +14,19 @@ _TITLES = {
     ("logits", "originals"): "logits, originals",
     ("logits", "copies"): "logits, copies",
     ("argmax", "copies"): "teacher's argmax, copies",
+    ("hard", ""): "hard labels, originals (no task distillation)",
+    ("logits", ""): "predictions alone, originals",
+    ("without-augmentation", ""): "every stage, originals",
+    ("full", ""): "every stage, transfer set",
+    ("without-transformer", ""): "predictions alone, transfer set",
+    ("without-attention", ""): "without attention",
+    ("without-hidden", ""): "without hidden states",
+    ("without-embedding", ""): "without embeddings",
+    ("without-prediction", ""): "labels instead of the teacher's predictions",
+    ("without-general", ""): "without general distillation",
+    ("map-uniform", ""): "layer map: uniform",
+    ("map-top", ""): "layer map: top",
+    ("map-bottom", ""): "layer map: bottom",
 }
 
 
@@ -111,6 +124,42 @@ def summarise(records: Sequence[dict[str, Any]], choice: Choice | None, task: Ta
     )
 
 
+def summarise_variants(records: Sequence[dict[str, Any]], teacher: float, task: Task) -> Summary:
+    """Turn the records of a recipe's variants into lines and gains.
+
+    Args:
+        records: of cells.
+        teacher: its points on validation.
+        task: what the points are.
+    """
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        groups.setdefault(record["cell"]["variant"], []).append(record)
+    lines = {name: _line((name, ""), group) for name, group in groups.items()}
+    at = {name: line.values["validation"] for name, line in lines.items()}
+    gains = []
+    taught = (teacher,) * max(map(len, at.values()))  # a constant: it adds no variance
+    if "full" in at:
+        for name, values in at.items():
+            if name != "full":
+                gains.append(_gain(f"full - {name}", (at["full"], 1), (values, -1)))
+        gains.append(_gain(f"full - teacher ({teacher:.2f})", (at["full"], 1), (taught, -1)))
+    if {"full", "hard"} <= at.keys():
+        gap = teacher - float(np.mean(at["hard"]))
+        closed = (float(np.mean(at["full"])) - float(np.mean(at["hard"]))) / gap if gap else 0.0
+        parts = ((at["full"], 1.0), (at["hard"], -0.5), (taught, -0.5))
+        gains.append(_gain(f"full beyond half of that gap (closed: {closed:.0%})", *parts))
+    return Summary(
+        measure="Pearson x 100" if task.kind == "regression" else "accuracy, %",
+        seeds=max(map(len, at.values())),
+        steps=int(records[0]["steps"]),
+        learning_rate=float(records[0]["learning_rate"]),
+        trials={},
+        lines=tuple(lines.values()),
+        gains=tuple(gains),
+    )
+
+
 def table(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return header and rows, one a cell, as text."""
     splits = list(summary.lines[0].mean)
@@ -172,10 +221,10 @@ def _line(key: tuple[str, str], group: Sequence[dict[str, Any]]) -> Line:
     )
 
 
-def _gain(name: str, *parts: tuple[tuple[float, ...], int]) -> Gain:
+def _gain(name: str, *parts: tuple[tuple[float, ...], float]) -> Gain:
     points = sum(sign * float(np.mean(values)) for values, sign in parts)
     if any(len(values) < 2 for values, _ in parts):
         return Gain(name, points, None)
     # Cells are independent trainings, so the variances of their means add up (Welch).
-    variance = sum(float(np.var(values, ddof=1)) / len(values) for values, _ in parts)
+    variance = sum(w * w * float(np.var(values, ddof=1)) / len(values) for values, w in parts)
     return Gain(name, points, float(np.sqrt(variance)))

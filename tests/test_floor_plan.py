@@ -29,7 +29,7 @@ PLAN: dict[str, list[str]] = {
         "objectives hidden layers attention adadelta buckets progress figure summary students registration",
         "examples evaluation stages terms recipe",
         "resume losses trainer matching curriculum teacher runs cost",
-        "cells pool ablation reporting",
+        "cells variants worker pool ablation reporting",
         "__init__ cli",
     ],
 }

@@ -227,11 +227,14 @@ def test_every_shipped_recipe_is_valid(path: Path) -> None:
     assert read(path).stages
 
 
-def test_a_worker_reads_the_settings_of_any_ablation(make_set: Make, tmp_path: Path) -> None:
-    from distill.cells import job
+def test_a_worker_makes_the_same_job(make_set: Make, tmp_path: Path) -> None:
+    from distill.cells import BiLSTMJob
+    from distill.runs import prepare
+    from distill.worker import job_of
 
     settings = AblateSettings(steps=4, choose_learning_rate=(1.0, 0.1), choose_steps=True)
-    told = json.loads(job(make_set(copies=1), SMALL, settings, tmp_path))
-    read = AblateSettings(**told["settings"])
-    assert (read.steps, read.batch, list(read.choose_learning_rate)) == (4, 50, [])
-    assert StudentSettings(**told["student"]) == SMALL
+    job = BiLSTMJob(prepare(make_set(copies=1), SMALL), SMALL, settings, 0.5)
+    again = job_of(json.loads(json.dumps(job.facts())))
+    assert isinstance(again, BiLSTMJob)
+    assert (again.settings.steps, list(again.settings.choose_learning_rate)) == (4, [])
+    assert (again.student, again.rate) == (SMALL, 0.5)

@@ -27,7 +27,7 @@ from augment.transferset import Task, TransferSet, write_set
 from distill import resume
 from distill.attention import States, capturing
 from distill.cli import app
-from distill.errors import AblationError, RunError, StageError, StudentError
+from distill.errors import RunError, StageError, StudentError
 from distill.examples import read_examples
 from distill.hidden import Projections
 from distill.layers import layer_map
@@ -462,9 +462,7 @@ def test_stages_of_another_kind_of_student_are_refused(
         D.train(make_set(), student=small(teacher), stages=[D.Stage(steps=1)], out=tmp_path / "a")
 
 
-def test_a_report_names_the_stages_and_an_ablation_refuses_the_student(
-    make_set: Make, teacher: Path, tmp_path: Path
-) -> None:
+def test_a_report_names_the_stages(make_set: Make, teacher: Path, tmp_path: Path) -> None:
     made = make_set(copies=1)
     stages = [intermediate(steps=2), prediction(steps=2)]
     run = D.train(made, student=small(teacher), stages=stages, out=tmp_path / "run")
@@ -472,8 +470,6 @@ def test_a_report_names_the_stages_and_an_ablation_refuses_the_student(
     found = D.report(run.path, teacher=teacher, settings=settings)
     assert "attention + hidden + embedding" in found.header[2]
     assert "then soft-cross-entropy" in found.header[2]
-    with pytest.raises(AblationError, match="bilstm students so far"):
-        D.ablate(made, student=small(teacher), out=tmp_path / "cells")
 
 
 def test_the_command_line_trains_a_recipe_of_stages(

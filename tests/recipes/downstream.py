@@ -14,7 +14,7 @@ import numpy as np
 import augment as A
 from augment import vectors
 from augment.transferset import TransferSet
-from distill.cells import Cell, Data
+from distill.cells import BiLSTMJob, Cell, Data
 from distill.pool import train_cells
 from distill.recipe import AblateSettings, StudentSettings
 from distill.runs import prepare
@@ -45,9 +45,8 @@ def points(done: TransferSet, data: Data, out: Path) -> list[float]:
     missing = [cell for cell in cells if not (folder / f"{cell.name}.json").exists()]
     if missing:
         say = lambda cell: print(f"{done.path.name} {cell.name}", flush=True)
-        train_cells(
-            missing, prepare(done, student), student, HOW, folder, rate=HOW.learning_rate, done=say
-        )
+        job = BiLSTMJob(prepare(done, student), student, HOW, HOW.learning_rate)
+        train_cells(missing, job, folder, processes=HOW.processes, done=say)
     records = [json.loads((folder / f"{cell.name}.json").read_text()) for cell in cells]
     return [record["points"]["validation"] for record in records]
 

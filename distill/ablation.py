@@ -20,6 +20,7 @@ from distill.curriculum import teachers
 from distill.errors import AblationError
 from distill.evaluation import measured
 from distill.examples import read_targets
+from distill.figure import draw_cells
 from distill.pool import train_cells
 from distill.recipe import AblateSettings, StudentSettings, VariantSettings
 from distill.runs import Material, file_digest, prepare
@@ -57,7 +58,7 @@ def ablate(
     settings: AblateSettings | VariantSettings | None = None,
     say: Say = lambda _: None,
 ) -> Ablation:
-    """Train every cell over the seeds, and write ``ablate.json`` and ``ablate.md``.
+    """Train every cell over the seeds, and write ``ablate.json``, ``ablate.md``, ``ablate.png``.
 
     Cells already in ``out`` are kept, so an interrupted ablation goes on where it stopped.
 
@@ -118,7 +119,8 @@ def _bilstms(
     cells = [Cell(target, data, seed) for seed in range(settings.seeds) for target, data in kinds]
     job = BiLSTMJob(material, student, settings, rate)
     records, more = _finished(cells, job, folder, settings.processes, say)
-    return _written(folder, summarise(records, choice, opened.task), records, trained + more)
+    summary = summarise(records, _teacher(opened), choice, opened.task)
+    return _written(folder, summary, records, trained + more)
 
 
 def _variants(job: StagesJob, folder: Path, say: Say) -> Ablation:
@@ -132,11 +134,15 @@ def _variants(job: StagesJob, folder: Path, say: Say) -> Ablation:
     seeds = range(job.settings.seeds)
     cells = [VariantCell(name, seed) for seed in seeds for name in chosen]
     records, trained = _finished(cells, job, folder, job.settings.processes, say)
-    task = job.opened.task
-    targets = read_targets(job.opened, "validation")
+    summary = summarise_variants(records, _teacher(job.opened), job.opened.task)
+    return _written(folder, summary, records, trained)
+
+
+def _teacher(opened: TransferSet) -> float:
+    """The teacher's points on validation, from its cached logits."""
+    targets = read_targets(opened, "validation")
     assert targets.logits is not None
-    teacher = points(task, measured(task, targets.logits, targets))
-    return _written(folder, summarise_variants(records, teacher, task), records, trained)
+    return points(opened.task, measured(opened.task, targets.logits, targets))
 
 
 def _finished(
@@ -164,6 +170,7 @@ def _written(
     text = json.dumps(asdict(summary) | {"cells": records}, indent=1) + "\n"
     write_atomic(folder / SUMMARY, text.encode())
     write_atomic(folder / "ablate.md", page(summary).encode())
+    draw_cells(summary.lines, summary.teacher, summary.measure, folder / "ablate.png")
     return Ablation(folder, summary, trained)
 
 

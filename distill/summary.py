@@ -95,10 +95,20 @@ class Summary:
     trials: dict[str, float]
     lines: tuple[Line, ...]
     gains: tuple[Gain, ...]
+    teacher: float
 
 
-def summarise(records: Sequence[dict[str, Any]], choice: Choice | None, task: Task) -> Summary:
-    """Turn the cells' records into lines and gains."""
+def summarise(
+    records: Sequence[dict[str, Any]], teacher: float, choice: Choice | None, task: Task
+) -> Summary:
+    """Turn the cells' records into lines and gains.
+
+    Args:
+        records: of cells.
+        teacher: its points on validation.
+        choice: what trials chose, if any were made.
+        task: what the points are.
+    """
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for record in records:
         key = (record["cell"]["target"], record["cell"]["data"])
@@ -121,6 +131,7 @@ def summarise(records: Sequence[dict[str, Any]], choice: Choice | None, task: Ta
         trials=choice.tried if choice else {},
         lines=tuple(lines.values()),
         gains=gains,
+        teacher=teacher,
     )
 
 
@@ -143,12 +154,17 @@ def summarise_variants(records: Sequence[dict[str, Any]], teacher: float, task: 
         for name, values in at.items():
             if name != "full":
                 gains.append(_gain(f"full - {name}", (at["full"], 1), (values, -1)))
-        gains.append(_gain(f"full - teacher ({teacher:.2f})", (at["full"], 1), (taught, -1)))
+        gains.append(_gain("full - teacher", (at["full"], 1), (taught, -1)))
     if {"full", "hard"} <= at.keys():
         gap = teacher - float(np.mean(at["hard"]))
         closed = (float(np.mean(at["full"])) - float(np.mean(at["hard"]))) / gap if gap else 0.0
         parts = ((at["full"], 1.0), (at["hard"], -0.5), (taught, -0.5))
-        gains.append(_gain(f"full beyond half of that gap (closed: {closed:.0%})", *parts))
+        gains.append(
+            _gain(
+                f"full beyond half of the gap between hard and teacher ({closed:.0%} closed)",
+                *parts,
+            )
+        )
     return Summary(
         measure="Pearson x 100" if task.kind == "regression" else "accuracy, %",
         seeds=max(map(len, at.values())),
@@ -157,6 +173,7 @@ def summarise_variants(records: Sequence[dict[str, Any]], teacher: float, task: 
         trials={},
         lines=tuple(lines.values()),
         gains=tuple(gains),
+        teacher=teacher,
     )
 
 
@@ -196,7 +213,8 @@ def page(summary: Summary) -> str:
     gains = "\n".join(f"- {sentence}" for sentence in sentences(summary))
     return (
         f"# Ablation\n\n{summary.measure}; mean ± sd over {summary.seeds} seeds, "
-        f"{summary.steps:,} steps a cell, learning rate {summary.learning_rate:g}.{chosen}\n\n"
+        f"{summary.steps:,} steps a cell, learning rate {summary.learning_rate:g}.{chosen} "
+        f"The teacher: {summary.teacher:.2f} on validation.\n\n"
         f"{body}\n\n{gains}\n"
     )
 

@@ -1,5 +1,6 @@
 """Laws of the variants of a recipe: what each leaves out, and that nothing else differs."""
 
+import importlib.util
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -140,7 +141,9 @@ def test_an_ablation_of_variants_grows_and_prints_the_gap(
     settings = VariantSettings(seeds=1, processes=1, evaluations=1)
     first = D.ablate(opened, out=out, student=student, stages=stages, settings=settings)
     assert first.trained == 4
-    assert "full - teacher" in (out / "ablate.md").read_text()
+    assert "The teacher: " in (out / "ablate.md").read_text()
+    drawn = (out / "ablate.png").is_file()
+    assert drawn == (importlib.util.find_spec("matplotlib") is not None)
     wider = replace(settings, seeds=2, variants=("hard", "full", "map-uniform", "map-top"))
     heard: list[str] = []
     again = D.ablate(
@@ -151,7 +154,7 @@ def test_an_ablation_of_variants_grows_and_prints_the_gap(
         "map-uniform: left out, the recipe would stay as it is or the layers do not fit",
         "map-top: left out, the recipe would stay as it is or the layers do not fit",
     ]
-    assert "beyond half of that gap" in (out / "ablate.md").read_text()
+    assert "beyond half of the gap" in (out / "ablate.md").read_text()
     with pytest.raises(AblationError, match=r"settings\.evaluations was 1, is 2"):
         D.ablate(
             opened, out=out, student=student, stages=stages, settings=replace(wider, evaluations=2)
@@ -198,10 +201,10 @@ def test_half_of_the_gap_and_its_standard_error() -> None:
         for s, p in enumerate(values)
     ]
     found = {gain.name: gain for gain in summarise_variants(records, 90.0, task).gains}
-    half = found["full beyond half of that gap (closed: 70%)"]
+    half = found["full beyond half of the gap between hard and teacher (70% closed)"]
     assert half.points == pytest.approx(2.0)  # 87 - (80 + 90) / 2
     assert half.standard_error == pytest.approx((2 / 2 + 8 / 2 / 4) ** 0.5)
-    assert found["full - teacher (90.00)"].points == pytest.approx(-3.0)
+    assert found["full - teacher"].points == pytest.approx(-3.0)
 
 
 def test_settings_of_the_wrong_kind_are_refused(

@@ -20,15 +20,17 @@ from transformers import (
     AutoTokenizer,
     BertConfig,
     BertForSequenceClassification,
+    BertModel,
     PreTrainedTokenizerBase,
 )
 
 from augment.progress import quiet
+from augment.rawtext import read_texts
 from augment.settings import model_folder
-from augment.transferset import TransferSet
+from augment.transferset import Task, TransferSet
 from distill.errors import StageError, StudentError
 from distill.evaluation import evaluate
-from distill.examples import read_examples
+from distill.examples import Examples, read_examples, text_examples
 from distill.layers import spread
 from distill.matching import check_stage, layers_of, run_matching
 from distill.resume import STATE, keep, kept, read, save
@@ -53,7 +55,7 @@ class Finished:
 
 
 def go_through(
-    opened: TransferSet,
+    opened: TransferSet | None,
     settings: TinyBERTSettings,
     stages: Sequence[TransformerStage],
     folder: Path,
@@ -62,37 +64,46 @@ def go_through(
 ) -> Finished:
     """Train a student through ``stages`` and save it into ``folder``; a killed run goes on.
 
+    Without a set every stage reads raw text, and what is saved is the encoder alone.
+
     Raises:
+        CorpusError: a raw text cannot be read.
         StageError: a stage lacks a column, a teacher, or the teacher's vocabulary.
         StudentError: the student cannot be built as asked.
     """
     state = folder / STATE
     done = [StageResult(**result) for result in read(state, tensors=False)[0].get("mark", [])]
     if state.exists() and (folder / "config.json").is_file():
-        student, tokenizer = _begun(folder)
+        student, tokenizer = _begun(folder, headed=opened is not None)
     else:
-        student, tokenizer = _new(opened, settings, seed=stages[0].seed)
-    for stage in stages[len(done) :]:
+        student, tokenizer = _new(opened, settings, stages)
+    left = stages[len(done) :]
+    for stage in left:
         if stage.inside:
             _check_teacher(_teacher_of(opened, settings, stage), stage, student.config, tokenizer)
     limit = min(settings.max_tokens, student.config.max_position_embeddings)
-    splits = {
-        split: read_examples(opened, split, tokenizer, max_tokens=limit) for split in opened.splits
-    }
-    for stage in stages[len(done) :]:
-        check_stage(stage, splits["train"], opened.task, str(opened.path))
+    task = Task() if opened is None else opened.task
+    splits: dict[str, Examples] = {}
+    if opened is not None:
+        for split in opened.splits:
+            splits[split] = read_examples(opened, split, tokenizer, max_tokens=limit)
+    raw = _raw(left, tokenizer, limit)
+    for stage in left:
+        if not stage.raw:
+            assert opened is not None
+            check_stage(stage, splits["train"], task, str(opened.path))
     if not state.exists():  # from here on, what a resumed run needs is in the folder
         with quiet():
             student.config.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
     kept(state, student)
-    for stage in stages[len(done) :]:
+    for stage in left:
         teacher = _encoder(_teacher_of(opened, settings, stage)) if stage.inside else None
         result = run_matching(
             student,
-            splits["train"],
+            raw[_texts_of(stage)] if stage.raw else splits["train"],
             stage,
-            task=opened.task,
+            task=task,
             teacher=teacher,
             validation=splits.get("validation"),
             show=show,
@@ -102,7 +113,7 @@ def go_through(
         done.append(result)
         keep(state, student, [asdict(result) for result in done])
     metrics = {
-        split: evaluate(student, examples, opened.task)
+        split: evaluate(student, examples, task)
         for split, examples in splits.items()
         if split != "train"
     }
@@ -110,51 +121,89 @@ def go_through(
     return Finished(done, metrics, len(tokenizer))
 
 
+def _texts_of(stage: TransformerStage) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    return tuple(stage.texts), tuple(stage.columns), stage.min_words
+
+
+def _raw(
+    stages: Sequence[TransformerStage], tokenizer: PreTrainedTokenizerBase, limit: int
+) -> dict[Any, Examples]:
+    """Read the raw text of stages, once where several read the same."""
+    return {
+        wanted: text_examples(
+            read_texts(wanted[0], wanted[1], [wanted[2]]), tokenizer, max_tokens=limit
+        )
+        for wanted in dict.fromkeys(_texts_of(stage) for stage in stages if stage.raw)
+    }
+
+
 def teachers(
-    opened: TransferSet, settings: TinyBERTSettings, stages: Sequence[TransformerStage]
+    opened: TransferSet | None, settings: TinyBERTSettings, stages: Sequence[TransformerStage]
 ) -> list[Path]:
     """Return the folders of the teachers that the student or a stage reads."""
     names = [_teacher_of(opened, settings, stage) for stage in stages if stage.inside]
     if settings.start is None and settings.init != "random":
-        names.append(_teacher_of(opened, settings))
+        names.append(_base_of(opened, settings, stages))
     return [Path(model_folder(name)) for name in dict.fromkeys(names)]
 
 
 def _teacher_of(
-    opened: TransferSet, settings: TinyBERTSettings, stage: TransformerStage | None = None
+    opened: TransferSet | None, settings: TinyBERTSettings, stage: TransformerStage
 ) -> str:
     """Return the teacher of a stage: its own, the student's, or the one that labelled the set."""
-    labelled = opened.manifest.teacher or {}
-    own = stage.teacher if stage is not None else None
-    name = own or settings.teacher or labelled.get("folder") or labelled.get("name")
-    if not name:
-        raise StageError(
-            f"{opened.path}: no teacher labelled this set, so none is known; "
-            'name one in the stage: teacher = "FOLDER"'
-        )
-    return str(name)
+    return _first(opened, stage.teacher, settings.teacher, *_labeller(opened))
 
 
-def _begun(folder: Path) -> tuple[Any, PreTrainedTokenizerBase]:
+def _base_of(
+    opened: TransferSet | None, settings: TinyBERTSettings, stages: Sequence[TransformerStage]
+) -> str:
+    """Return the teacher that the student takes its vocabulary and layers from.
+
+    It is the student's or the one that labelled the set, else the first that a stage names.
+    """
+    of_stages = (stage.teacher for stage in stages)
+    return _first(opened, settings.teacher, *_labeller(opened), *of_stages)
+
+
+def _labeller(opened: TransferSet | None) -> tuple[str | None, str | None]:
+    labelled = (opened.manifest.teacher if opened is not None else None) or {}
+    return labelled.get("folder"), labelled.get("name")
+
+
+def _first(opened: TransferSet | None, *names: str | None) -> str:
+    for name in names:
+        if name:
+            return str(name)
+    if opened is None:
+        raise StageError('raw text has no teacher; name one in [student]: teacher = "FOLDER"')
+    raise StageError(
+        f"{opened.path}: no teacher labelled this set, so none is known; "
+        'name one in [student] or in the stage: teacher = "FOLDER"'
+    )
+
+
+def _begun(folder: Path, *, headed: bool) -> tuple[Any, PreTrainedTokenizerBase]:
     """Return a student of the shape that the folder was begun with; its weights follow."""
+    kind = BertForSequenceClassification if headed else BertModel
     with torch.random.fork_rng(devices=[]):
-        student = BertForSequenceClassification(BertConfig.from_pretrained(folder))
+        student = kind(BertConfig.from_pretrained(folder))
     return student, AutoTokenizer.from_pretrained(folder)
 
 
 def _new(
-    opened: TransferSet, settings: TinyBERTSettings, *, seed: int
+    opened: TransferSet | None, settings: TinyBERTSettings, stages: Sequence[TransformerStage]
 ) -> tuple[Any, PreTrainedTokenizerBase]:
     """Return the student that the first stage starts with, and its tokenizer."""
-    base = settings.start or settings.tokenizer or _teacher_of(opened, settings)
+    base = settings.start or settings.tokenizer or _base_of(opened, settings, stages)
     tokenizer = _tokenizer(base)
     config = None if settings.tokenizer is not None else _config(base)
-    regression = opened.task.kind == "regression"
+    regression = opened is not None and opened.task.kind == "regression"
+    problem: Any = "regression" if regression else "single_label_classification"
     student = tinybert(
         _shape(settings, config),
-        classes=opened.task.classes,
-        problem="regression" if regression else "single_label_classification",
-        seed=seed,
+        classes=None if opened is None else opened.task.classes,
+        problem=None if opened is None else problem,
+        seed=stages[0].seed,
         teacher=config,
         tokenizer=tokenizer if config is None else None,
         dropout=settings.dropout,

@@ -53,8 +53,9 @@ def run_matching(
     """Train ``student`` in place for one stage.
 
     Args:
-        student: a transformers encoder with a head; left in its kept state, in eval mode.
-        examples: rows of the set; the stage's ``data`` chooses among them.
+        student: a transformers encoder, with a head where the stage trains predictions; left in
+            its kept state, in eval mode.
+        examples: rows of the set, among which the stage's ``data`` chooses, or raw text.
         stage: what to match, and for how long.
         task: what labels and logits mean.
         teacher: an encoder of the same vocabulary; needed by objectives inside the transformer.
@@ -190,7 +191,7 @@ class MatchingTrainer(TermTrainer):
                 {"params": [p for p in trained if p.dim() > 1], "weight_decay": self.stage.decay},
                 {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
             ]
-            # Fused: the embeddings are most of the numbers, and a step at a time is eight times slower.
+            # Fused: the embeddings are most of the numbers; unfused a step is eight times slower.
             self.optimizer = torch.optim.AdamW(groups, lr=self.stage.rate, fused=True)
         return self.optimizer
 

@@ -34,13 +34,15 @@ PLAN: dict[str, list[str]] = {
     ],
 }
 # What distill may know of augment: the recipe and the set, and the housekeeping both commands
-# share (errors, whole files and claimed folders, progress, precision, what the terminal is told).
+# share (errors, whole files and claimed folders, progress, precision, what the terminal is told,
+# raw text as adapt-lm reads it).
 HOUSEKEEPING = {"augment.errors", "augment.files", "augment.machine", "augment.progress"}
 SHARED = {
     "augment.settings",
     "augment.transferset",
     "augment.terminal",
     "augment.keyed",
+    "augment.rawtext",
 } | HOUSEKEEPING
 FOREIGN = {"augment": set(), "distill": SHARED}
 

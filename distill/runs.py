@@ -17,6 +17,7 @@ import torch
 
 from augment.files import begin, claimed, compare, settle, write_atomic
 from augment.rawtext import file_of
+from augment.settings import model_folder
 from augment.transferset import TransferSet
 from distill.curriculum import go_through, teachers
 from distill.errors import RunError, StageError
@@ -31,6 +32,7 @@ from distill.trainer import StageResult, check, run_stage
 
 FORMAT = 1
 RUN = "run.json"
+WEIGHTS = "model.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,24 +297,22 @@ def _sources(
     """Return digests of the files that the student's training reads beside the set."""
     if isinstance(student, StudentSettings):
         return {"vectors": file_digest(student.vectors)}
-    weights = [folder / "model.safetensors" for folder in teachers(transfer_set, student, stages)]
-    # A teacher that was deleted since is not compared: what it taught is in the checkpoint.
-    there = all(file.is_file() for file in weights)
-    found = {"teachers": [file_digest(str(file)) for file in weights]} if there else {}
-    return found | _raw_texts(stages)
+    weights = [folder / WEIGHTS for folder in teachers(transfer_set, student, stages)]
+    begins = [] if student.start is None else [Path(model_folder(student.start), WEIGHTS)]
+    # What was deleted since is not compared: what it gave is in the checkpoint.
+    return {
+        name: [file_digest(str(path)) for path in paths]
+        for name, paths in {"teachers": weights, "start": begins, **_raw_texts(stages)}.items()
+        if all(path.is_file() for path in paths) and (paths or name == "teachers")
+    }
 
 
-def _raw_texts(stages: Sequence[TransformerStage]) -> dict[str, Any]:
-    """Return digests of raw texts by stage; of a stage whose files went since, none to compare."""
-    files = {
+def _raw_texts(stages: Sequence[TransformerStage]) -> dict[str, list[Path]]:
+    """Return the files of raw text by stage."""
+    return {
         f"texts_of_stage_{number}": [file_of(name) for name in stage.texts]
         for number, stage in enumerate(stages, start=1)
         if stage.raw
-    }
-    return {
-        name: [file_digest(str(path)) for path in paths]
-        for name, paths in files.items()
-        if all(path.is_file() for path in paths)
     }
 
 

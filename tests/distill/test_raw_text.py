@@ -193,6 +193,21 @@ def test_what_the_files_hold_belongs_to_the_plan(
         D.train(None, **settings, out=tmp_path / "general")
 
 
+def test_the_start_that_a_student_takes_belongs_to_the_plan(
+    teacher: Path, lines: Path, make_set: Make, tmp_path: Path
+) -> None:
+    general = D.train(None, student=small(teacher), stages=[raw(lines)], out=tmp_path / "general")
+    student, made = TinyBERTSettings(init=str(general.path)), make_set()
+    settings = {"student": student, "stages": [prediction(steps=1)], "out": tmp_path / "run"}
+    D.train(made, **settings)
+    model = BertModel.from_pretrained(general.path)
+    with torch.no_grad():
+        model.pooler.dense.bias.add_(1)
+    model.save_pretrained(general.path)
+    with pytest.raises(RunError, match="start was"):
+        D.train(made, **settings)
+
+
 class Killed(Exception):
     """Stands for SIGKILL: nothing after it runs."""
 

@@ -77,12 +77,21 @@ def not_within(held_out: Sequence[str], train: Iterable[str]) -> list[str]:
     return [text for text in held_out if tuple(_same(text).split()) not in within]
 
 
+def file_of(name: str) -> Path:
+    """Return the file that a corpus is read from, there or not.
+
+    Raises:
+        ResourceError: ``package:gensim``, and gensim is not installed.
+    """
+    return _gensim() if name == GENSIM else Path(name)
+
+
 def _same(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
 def _texts(name: str, columns: Sequence[str]) -> Iterator[str]:
-    path = _gensim() if name == GENSIM else Path(name)
+    path = file_of(name)
     if not path.is_file():
         raise CorpusError(f"{name}: no such file (gensim's news text is called {GENSIM})")
     if path.suffix.lower() not in _TABLES and not _names_a_column(path, columns):
@@ -93,7 +102,8 @@ def _texts(name: str, columns: Sequence[str]) -> Iterator[str]:
         if not have:
             raise CorpusError(
                 f"{path}: no column {' or '.join(map(repr, columns))}; it has "
-                f"{', '.join(table.column_names)}; name the text with --text"
+                f"{', '.join(table.column_names)}; name the text with columns in a stage, "
+                "with --text on the command line"
             )
         for column in have:
             kind = table[column].type

@@ -16,11 +16,11 @@ from typing import Any
 from augment.files import begin, claimed, write_atomic
 from augment.transferset import TransferSet
 from distill.cells import BiLSTMJob, Cell, Data, Target
-from distill.curriculum import teachers
 from distill.errors import AblationError
 from distill.evaluation import measured
 from distill.examples import read_targets
 from distill.figure import draw_cells
+from distill.models import teachers
 from distill.pool import train_cells
 from distill.recipe import AblateSettings, StudentSettings, VariantSettings
 from distill.runs import Material, file_digest, prepare
@@ -124,8 +124,8 @@ def _bilstms(
 
 
 def _variants(job: StagesJob, folder: Path, say: Say) -> Ablation:
-    train = job.splits["train"]
-    if train.labels is None or job.splits["validation"].labels is None:
+    train = job.rows.splits["train"]
+    if train.labels is None or job.rows.splits["validation"].labels is None:
         raise AblationError(f"{job.opened.path}: labels are needed on train and validation rows")
     chosen = [name for name in job.settings.names if job.variant(name) is not None]
     for name in job.settings.names:

@@ -59,12 +59,21 @@ def teacher(recipe: RecipeFile, set_: Set, out: Out) -> None:
 
 
 @app.command()
-def train(recipe: RecipeFile, set_: Set, out: Out, vectors: Vectors = None) -> None:
+def train(
+    recipe: RecipeFile,
+    out: Out,
+    set_: Annotated[
+        Path | None,
+        typer.Option("--set", help="A finished transfer set; none where stages read raw text."),
+    ] = None,
+    vectors: Vectors = None,
+) -> None:
     r"""Train a student through the recipe's stages and evaluate it.
 
     Reads [student] and each [[stage]]. The folder then loads with
     `AutoModelForSequenceClassification.from_pretrained`; a BiLSTM after `import distill`, a
-    TinyBERT anywhere.
+    TinyBERT anywhere. Without --set every stage reads raw text (general distillation), and the
+    folder is an encoder that other students start from: `init = "FOLDER"`.
     """
     from distill.recipe import read
 
@@ -72,7 +81,10 @@ def train(recipe: RecipeFile, set_: Set, out: Out, vectors: Vectors = None) -> N
     from distill.runs import train as run
 
     finished = run(set_, out=out, student=read_.student, stages=read_.stages)
-    _metrics(str(out), finished.metrics)
+    if finished.metrics:
+        _metrics(str(out), finished.metrics)
+    else:
+        Console().print(f"written: {out}", highlight=False, markup=False)
 
 
 @app.command()

@@ -5,41 +5,22 @@ on, the run folder holds the student's config and tokenizer, so that a run that 
 last such stage needs no teacher either.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-import transformers
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    BertConfig,
-    BertForSequenceClassification,
-    PreTrainedTokenizerBase,
-)
+from transformers import PreTrainedTokenizerBase
 
 from augment.progress import quiet
-from augment.settings import model_folder
-from augment.transferset import TransferSet
-from distill.errors import StageError, StudentError
+from augment.rawtext import read_texts
+from augment.transferset import Task, TransferSet
 from distill.evaluation import evaluate
-from distill.examples import Examples, read_examples
-from distill.layers import spread
-from distill.matching import check_stage, layers_of, run_matching
+from distill.examples import Examples, read_examples, text_examples
+from distill.matching import check_stage, run_matching
+from distill.models import begun_student, check_teacher, encoder, new_student, teacher_of
 from distill.resume import STATE, keep, kept, read, save
 from distill.stages import TinyBERTSettings, TransformerStage
-from distill.students.tinybert import (
-    SIZES,
-    Shape,
-    start_from_folder,
-    start_from_layers,
-    tinybert,
-)
 from distill.trainer import StageResult
 
 
@@ -52,8 +33,20 @@ class Finished:
     words: int
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What stages read, as tokens: the set's splits, and raw texts."""
+
+    splits: dict[str, Examples] = field(default_factory=dict)
+    raw: dict[Any, Examples] = field(default_factory=dict)
+
+    def of(self, stage: TransformerStage) -> Examples:
+        """Return what a stage chooses its rows from."""
+        return self.raw[_texts_of(stage)] if stage.raw else self.splits["train"]
+
+
 def go_through(
-    opened: TransferSet,
+    opened: TransferSet | None,
     settings: TinyBERTSettings,
     stages: Sequence[TransformerStage],
     folder: Path,
@@ -62,34 +55,38 @@ def go_through(
 ) -> Finished:
     """Train a student through ``stages`` and save it into ``folder``; a killed run goes on.
 
+    Without a set every stage reads raw text, and what is saved is the encoder alone.
+
     Raises:
+        CorpusError: a raw text cannot be read.
         StageError: a stage lacks a column, a teacher, or the teacher's vocabulary.
         StudentError: the student cannot be built as asked.
     """
     state = folder / STATE
     done = [StageResult(**result) for result in read(state, tensors=False)[0].get("mark", [])]
     if state.exists() and (folder / "config.json").is_file():
-        student, tokenizer = _begun(folder)
+        student, tokenizer = begun_student(folder, headed=opened is not None)
     else:
-        student, tokenizer = new_student(opened, settings, seed=stages[0].seed)
-    for stage in stages[len(done) :]:
+        student, tokenizer = new_student(opened, settings, stages)
+    left = stages[len(done) :]
+    for stage in left:
         if stage.inside:
-            _check_teacher(_teacher_of(opened, settings, stage), stage, student.config, tokenizer)
+            check_teacher(teacher_of(opened, settings, stage), stage, student.config, tokenizer)
     limit = min(settings.max_tokens, student.config.max_position_embeddings)
-    splits = {
-        split: read_examples(opened, split, tokenizer, max_tokens=limit) for split in opened.splits
-    }
-    for stage in stages[len(done) :]:
-        check_stage(stage, splits["train"], opened.task, str(opened.path))
+    rows = read_rows(opened, left, tokenizer, limit)
+    for stage in left:
+        if not stage.raw:
+            assert opened is not None
+            check_stage(stage, rows.of(stage), opened.task, str(opened.path))
     if not state.exists():  # from here on, what a resumed run needs is in the folder
         with quiet():
             student.config.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
     kept(state, student)
-    done = go_on(opened, settings, stages, student, splits, done=done, state=state, show=show)
+    done = go_on(opened, settings, stages, student, rows, done=done, state=state, show=show)
     metrics = {
-        split: evaluate(student, examples, opened.task)
-        for split, examples in splits.items()
+        split: evaluate(student, examples, Task() if opened is None else opened.task)
+        for split, examples in rows.splits.items()
         if split != "train"
     }
     save(student, tokenizer, folder)
@@ -97,11 +94,11 @@ def go_through(
 
 
 def go_on(
-    opened: TransferSet,
+    opened: TransferSet | None,
     settings: TinyBERTSettings,
     stages: Sequence[TransformerStage],
     student: Any,
-    splits: dict[str, Examples],
+    rows: Rows,
     *,
     done: Sequence[StageResult] = (),
     state: Path | None = None,
@@ -114,21 +111,21 @@ def go_on(
         settings: the student's.
         stages: all of them, in order.
         student: as the stages done left it.
-        splits: tokens of ``train`` and, for the checks, ``validation``.
+        rows: what the stages read; checks are made on the split ``validation``, if it is there.
         done: results of the first stages.
         state: a file that keeps what a killed process goes on from.
         show: a progress bar; by default on terminals only.
     """
     results = list(done)
     for stage in stages[len(results) :]:
-        teacher = _encoder(_teacher_of(opened, settings, stage)) if stage.inside else None
+        teacher = encoder(teacher_of(opened, settings, stage)) if stage.inside else None
         result = run_matching(
             student,
-            splits["train"],
+            rows.of(stage),
             stage,
-            task=opened.task,
+            task=Task() if opened is None else opened.task,
             teacher=teacher,
-            validation=splits.get("validation"),
+            validation=rows.splits.get("validation"),
             show=show,
             checkpoint=state,
             mark=[asdict(result) for result in results],
@@ -139,172 +136,32 @@ def go_on(
     return results
 
 
-def check_map(opened: TransferSet, settings: TinyBERTSettings, stage: TransformerStage) -> None:
-    """Refuse a stage's layer map that does not fit its teacher and a student yet to be built.
+def read_rows(
+    opened: TransferSet | None,
+    stages: Sequence[TransformerStage],
+    tokenizer: PreTrainedTokenizerBase,
+    limit: int,
+) -> Rows:
+    """Tokenise every split, and every raw text once; a row has at most ``limit`` tokens.
 
     Raises:
-        StageError: the valid choices are listed.
+        CorpusError: a raw text cannot be read.
     """
-    if not stage.inside:
-        return
-    base = None if settings.tokenizer is not None else _config(_vocabulary(opened, settings))
-    layers_of(stage, _shape(settings, base).layers, _config(_teacher_of(opened, settings, stage)))
-
-
-def teachers(
-    opened: TransferSet, settings: TinyBERTSettings, stages: Sequence[TransformerStage]
-) -> list[Path]:
-    """Return the folders of the teachers that the student or a stage reads."""
-    names = [_teacher_of(opened, settings, stage) for stage in stages if stage.inside]
-    if settings.start is None and settings.init != "random":
-        names.append(_teacher_of(opened, settings))
-    return [Path(model_folder(name)) for name in dict.fromkeys(names)]
-
-
-def _teacher_of(
-    opened: TransferSet, settings: TinyBERTSettings, stage: TransformerStage | None = None
-) -> str:
-    """Return the teacher of a stage: its own, the student's, or the one that labelled the set."""
-    labelled = opened.manifest.teacher or {}
-    own = stage.teacher if stage is not None else None
-    name = own or settings.teacher or labelled.get("folder") or labelled.get("name")
-    if not name:
-        raise StageError(
-            f"{opened.path}: no teacher labelled this set, so none is known; "
-            'name one in the stage: teacher = "FOLDER"'
-        )
-    return str(name)
-
-
-def _begun(folder: Path) -> tuple[Any, PreTrainedTokenizerBase]:
-    """Return a student of the shape that the folder was begun with; its weights follow."""
-    with torch.random.fork_rng(devices=[]):
-        student = BertForSequenceClassification(BertConfig.from_pretrained(folder))
-    return student, AutoTokenizer.from_pretrained(folder)
-
-
-def new_student(
-    opened: TransferSet, settings: TinyBERTSettings, *, seed: int
-) -> tuple[Any, PreTrainedTokenizerBase]:
-    """Return the student that the first stage starts with, and its tokenizer.
-
-    Raises:
-        StudentError: it cannot be built as asked.
-    """
-    base = _vocabulary(opened, settings)
-    tokenizer = _tokenizer(base)
-    config = None if settings.tokenizer is not None else _config(base)
-    regression = opened.task.kind == "regression"
-    student = tinybert(
-        _shape(settings, config),
-        classes=opened.task.classes,
-        problem="regression" if regression else "single_label_classification",
-        seed=seed,
-        teacher=config,
-        tokenizer=tokenizer if config is None else None,
-        dropout=settings.dropout,
+    splits = () if opened is None else opened.splits
+    return Rows(
+        {
+            split: read_examples(opened, split, tokenizer, max_tokens=limit)
+            for split in splits
+            if opened is not None
+        },
+        {
+            (texts, columns, least): text_examples(
+                read_texts(texts, columns, [least]), tokenizer, max_tokens=limit
+            )
+            for texts, columns, least in {_texts_of(stage): 0 for stage in stages if stage.raw}
+        },
     )
-    if settings.start is not None:
-        start_from_folder(student, model_folder(settings.start))
-    elif settings.init != "random":
-        teacher = _encoder(base, head=True)
-        depths = student.config.num_hidden_layers, teacher.config.num_hidden_layers
-        first = settings.init == "teacher-first"
-        start_from_layers(student, teacher, range(1, depths[0] + 1) if first else spread(*depths))
-    return student, tokenizer
 
 
-def read_splits(opened: TransferSet, settings: TinyBERTSettings) -> dict[str, Examples]:
-    """Tokenise every split for a student that is yet to be built."""
-    base = _vocabulary(opened, settings)
-    tokenizer = _tokenizer(base)
-    config = None if settings.tokenizer is not None else _config(base)
-    most = getattr(config, "max_position_embeddings", settings.max_tokens)
-    limit = min(settings.max_tokens, most)
-    return {
-        split: read_examples(opened, split, tokenizer, max_tokens=limit) for split in opened.splits
-    }
-
-
-def _vocabulary(opened: TransferSet, settings: TinyBERTSettings) -> str:
-    return settings.start or settings.tokenizer or _teacher_of(opened, settings)
-
-
-def _shape(settings: TinyBERTSettings, config: Any) -> Shape:
-    if settings.size is not None:
-        return SIZES[settings.size]
-    names = {
-        "layers": "num_hidden_layers",
-        "hidden": "hidden_size",
-        "intermediate": "intermediate_size",
-        "heads": "num_attention_heads",
-    }
-    sizes: dict[str, Any] = {
-        key: getattr(settings, key) or getattr(config, names[key], None) for key in names
-    }
-    if missing := [key for key, value in sizes.items() if not value]:
-        raise StudentError(
-            f"[student] {missing[0]} is left out, and the teacher's config names no "
-            f"{names[missing[0]]}; write {missing[0]}, or size = 4"
-        )
-    try:
-        return Shape(**sizes)
-    except ValueError as error:
-        raise StudentError(f"[student], with the teacher's sizes filled in: {error}") from error
-
-
-def _check_teacher(
-    name: str, stage: TransformerStage, student: Any, tokenizer: PreTrainedTokenizerBase
-) -> None:
-    """Refuse what training would stumble over: another vocabulary, a map that does not fit."""
-    config = _config(name)
-    if _tokenizer(name).get_vocab() != tokenizer.get_vocab():
-        raise StageError(
-            f"the student's vocabulary is not that of the teacher {name}; "
-            f"{', '.join(n for n in stage.objectives)} match token by token, which needs the same "
-            "tokens on both sides; leave tokenizer out of [student], or keep to soft-cross-entropy "
-            "and logits-mse"
-        )
-    layers_of(stage, student.num_hidden_layers, config)
-
-
-def _config(name: str) -> Any:
-    with _found(name):
-        return AutoConfig.from_pretrained(model_folder(name), trust_remote_code=False)
-
-
-def _tokenizer(name: str) -> PreTrainedTokenizerBase:
-    with _found(name):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_folder(name))
-        return tokenizer
-
-
-def _encoder(name: str, *, head: bool = False) -> Any:
-    """Load a model in float32, with its classification head where that is asked for and saved."""
-    folder = model_folder(name)
-    config = _config(name)
-    saved = str((config.architectures or [""])[0]).endswith("ForSequenceClassification")
-    auto = AutoModelForSequenceClassification if head and saved else AutoModel
-    level = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()  # a head left out is so by intent
-    try:
-        # What a folder lacks is drawn, which must not move the caller's generator.
-        with _found(name), quiet(), torch.random.fork_rng(devices=[]):
-            return auto.from_pretrained(
-                folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
-            ).eval()
-    finally:
-        transformers.logging.set_verbosity(level)
-
-
-@contextmanager
-def _found(name: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise StudentError(
-            f"{name}: no model to learn from or to start from ({first}); name the teacher's "
-            'folder with teacher = "FOLDER"; stages on predictions alone need none when init or '
-            "tokenizer names a folder"
-        ) from error
+def _texts_of(stage: TransformerStage) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    return tuple(stage.texts), tuple(stage.columns), stage.min_words

@@ -127,6 +127,29 @@ def read_examples(
     )
 
 
+def text_examples(
+    texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, *, max_tokens: int
+) -> Examples:
+    """Tokenise raw texts: each an original of its own, without label or logits.
+
+    Args:
+        texts: N of them.
+        tokenizer: as in :func:`read_examples`.
+        max_tokens: where a text is cut, special tokens included.
+    """
+    ids, types, starts = _tokens([list(texts)], tokenizer, max_tokens)
+    return Examples(
+        ids=ids,
+        starts=starts,
+        types=types if "token_type_ids" in tokenizer.model_input_names else None,
+        labels=None,
+        logits=None,
+        copies=np.zeros(len(texts), np.int64),
+        sources=np.arange(len(texts)),
+        pad=int(tokenizer.pad_token_id or 0),
+    )
+
+
 def read_targets(transfer_set: TransferSet, split: str) -> Examples:
     """Read a split's labels and logits without its texts: rows of no tokens."""
     have = set(transfer_set.read(split).column_names) - set(transfer_set.text)

@@ -53,8 +53,9 @@ def run_matching(
     """Train ``student`` in place for one stage.
 
     Args:
-        student: a transformers encoder with a head; left in its kept state, in eval mode.
-        examples: rows of the set; the stage's ``data`` chooses among them.
+        student: a transformers encoder, with a head where the stage trains predictions; left in
+            its kept state, in eval mode.
+        examples: rows of the set, among which the stage's ``data`` chooses, or raw text.
         stage: what to match, and for how long.
         task: what labels and logits mean.
         teacher: an encoder of the same vocabulary; needed by objectives inside the transformer.

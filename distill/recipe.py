@@ -283,7 +283,13 @@ def _tinybert(recipe: Recipe) -> tuple[TinyBERTSettings, tuple[TransformerStage,
     ]
     if not stages:
         raise SettingsError(f"{recipe.path}: a tinybert student learns in stages; write [[stage]]")
-    return replace(student, **folders), tuple(
-        stage if stage.teacher is None else replace(stage, teacher=recipe.model(stage.teacher))
-        for stage in stages
+    return replace(student, **folders), tuple(_found(recipe, stage) for stage in stages)
+
+
+def _found(recipe: Recipe, stage: TransformerStage) -> TransformerStage:
+    """Return the stage with its teacher and its texts where the recipe means them to be."""
+    texts = tuple(
+        name if name.startswith("package:") else str(recipe.resolve(name)) for name in stage.texts
     )
+    teacher = None if stage.teacher is None else recipe.model(stage.teacher)
+    return replace(stage, teacher=teacher, texts=texts)

@@ -98,6 +98,12 @@ def report(
 
 
 def _same_set(runs: Sequence[Run]) -> TransferSet:
+    for run in runs:
+        if run.record["set"] is None:
+            raise RunError(
+                f"{run.path}: trained on raw text alone, so there are no held-out rows to report "
+                "on; train a student that starts from it (init) on a set, and report that one"
+            )
     digests = {run.record["set"]["digest"] for run in runs}
     tests = [TransferSet.open(str(run.record.get("trained_on", ""))) for run in runs]
     for run, found in zip(runs, tests, strict=True):
@@ -179,7 +185,7 @@ def _name(run: Run) -> str:
             if hard
             else ("logits" if stage["objective"] == "logits-mse" else "soft labels")
         )
-        data = "originals" if stage["data"] == "originals" else "transfer set"
+        data = stage["data"].replace("-", " ")
         parts.append(f"{what}, {data}")
     return f"{run.path.name} ({' then '.join(dict.fromkeys(parts))})"
 

@@ -16,11 +16,14 @@ import pyarrow.compute as pc
 import torch
 
 from augment.files import begin, claimed, compare, settle, write_atomic
+from augment.rawtext import file_of
+from augment.settings import model_folder
 from augment.transferset import TransferSet
-from distill.curriculum import go_through, teachers
+from distill.curriculum import go_through
 from distill.errors import RunError, StageError
 from distill.evaluation import evaluate
 from distill.examples import Examples, read_examples
+from distill.models import teachers
 from distill.recipe import DEFAULT_STAGES, StageSettings, StudentSettings
 from distill.resume import STATE, read, save
 from distill.stages import TinyBERTSettings, TransformerStage
@@ -30,6 +33,7 @@ from distill.trainer import StageResult, check, run_stage
 
 FORMAT = 1
 RUN = "run.json"
+WEIGHTS = "model.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ def new_student(
 
 
 def train(
-    transfer_set: TransferSet | str | Path,
+    transfer_set: TransferSet | str | Path | None,
     *,
     out: str | Path,
     student: StudentSettings | TinyBERTSettings | None = None,
@@ -134,10 +138,11 @@ def train(
     """Train a student on a transfer set, evaluate it on the held-out splits, write the run.
 
     A finished run in ``out`` with the same settings and the same set is returned as it is; a
-    killed one goes on from its last checkpoint.
+    killed one goes on from its last checkpoint. Where every stage reads raw text, no set is needed:
+    the run then has no metrics, and its folder is an encoder that other students start from.
 
     Args:
-        transfer_set: a finished set, or its folder.
+        transfer_set: a finished set, or its folder; None where every stage reads raw text.
         out: the run's folder; new, empty, or an earlier run of the same settings.
         student: its shape; a BiLSTM with the paper's sizes by default.
         stages: what to learn from, in order, of the student's kind; by default, for a BiLSTM,
@@ -146,13 +151,16 @@ def train(
 
     Raises:
         SetError: the set is unfinished.
-        StageError: a stage needs logits or labels that the set lacks.
+        StageError: a stage needs logits or labels that the set lacks, or a set where none is given.
+        CorpusError: a raw text cannot be read.
         RunError: ``out`` holds something else.
         StudentError: the word vectors cannot be read.
     """
-    opened = TransferSet.of(transfer_set)
+    opened = None if transfer_set is None else TransferSet.of(transfer_set)
     student = student or StudentSettings()
     _refuse_other_kind(student, stages)
+    if opened is None:
+        _refuse_setless(stages)
     plan = _plan(opened, student, stages)
     folder = Path(out)
     with claimed(folder, "a run", RUN, RunError):
@@ -171,16 +179,17 @@ def train(
 
 
 def _trained(
-    opened: TransferSet,
+    opened: TransferSet | None,
     student: StudentSettings | TinyBERTSettings,
     stages: Sequence[Any],
     folder: Path,
     show: bool | None,
 ) -> dict[str, Any]:
     if isinstance(student, StudentSettings):
+        assert opened is not None
         return _train(opened, student, stages, folder, show)
     done = go_through(opened, student, stages, folder, show=show)
-    place = {"trained_on": str(opened.path.resolve())}
+    place = {} if opened is None else {"trained_on": str(opened.path.resolve())}
     return place | _outcome({"words": done.words}, done.results, done.metrics)
 
 
@@ -235,11 +244,20 @@ def _refuse_other_kind(
             )
 
 
-def _refuse_early(transfer_set: TransferSet, stages: Sequence[Any]) -> None:
+def _refuse_setless(stages: Sequence[Any]) -> None:
+    for number, stage in enumerate(stages, start=1):
+        if stage.data != "raw-text":
+            raise StageError(
+                f'stage {number} reads a transfer set (data = "{stage.data}"), and none is given; '
+                "name it with --set, in Python as the first argument"
+            )
+
+
+def _refuse_early(transfer_set: TransferSet | None, stages: Sequence[Any]) -> None:
     """Say what is missing before minutes of tokenising, not after."""
     if not stages:
         raise StageError("there is no stage; give at least one [[stage]]")
-    if transfer_set.task.outputs == 0:
+    if transfer_set is not None and transfer_set.task.outputs == 0:
         raise StageError(
             f"{transfer_set.path}: neither labels nor a teacher's logits, so nothing to learn; "
             f"add logits with: augment label RECIPE --set {transfer_set.path} "
@@ -248,19 +266,14 @@ def _refuse_early(transfer_set: TransferSet, stages: Sequence[Any]) -> None:
 
 
 def _plan(
-    transfer_set: TransferSet, student: StudentSettings | TinyBERTSettings, stages: Sequence[Any]
+    transfer_set: TransferSet | None,
+    student: StudentSettings | TinyBERTSettings,
+    stages: Sequence[Any],
 ) -> dict[str, Any]:
-    teacher = transfer_set.manifest.teacher
+    teacher = transfer_set.manifest.teacher if transfer_set is not None else None
     return {
         "format": FORMAT,
-        "set": {
-            "digest": transfer_set.identity,
-            "text": list(transfer_set.text),
-            "task": {
-                "kind": transfer_set.task.kind,
-                "classes": list(transfer_set.task.classes),
-            },
-        },
+        "set": None if transfer_set is None else _about(transfer_set),
         "teacher": json.loads(json.dumps(teacher)),
         "student": asdict(student),
         **_sources(transfer_set, student, stages),
@@ -268,16 +281,40 @@ def _plan(
     }
 
 
+def _about(transfer_set: TransferSet) -> dict[str, Any]:
+    task = transfer_set.task
+    return {
+        "digest": transfer_set.identity,
+        "text": list(transfer_set.text),
+        "task": {"kind": task.kind, "classes": list(task.classes)},
+    }
+
+
 def _sources(
-    transfer_set: TransferSet, student: StudentSettings | TinyBERTSettings, stages: Sequence[Any]
+    transfer_set: TransferSet | None,
+    student: StudentSettings | TinyBERTSettings,
+    stages: Sequence[Any],
 ) -> dict[str, Any]:
     """Return digests of the files that the student's training reads beside the set."""
     if isinstance(student, StudentSettings):
         return {"vectors": file_digest(student.vectors)}
-    weights = [folder / "model.safetensors" for folder in teachers(transfer_set, student, stages)]
-    # A teacher that was deleted since is not compared: what it taught is in the checkpoint.
-    there = all(file.is_file() for file in weights)
-    return {"teachers": [file_digest(str(file)) for file in weights]} if there else {}
+    weights = [folder / WEIGHTS for folder in teachers(transfer_set, student, stages)]
+    begins = [] if student.start is None else [Path(model_folder(student.start), WEIGHTS)]
+    # What was deleted since is not compared: what it gave is in the checkpoint.
+    return {
+        name: [file_digest(str(path)) for path in paths]
+        for name, paths in {"teachers": weights, "start": begins, **_raw_texts(stages)}.items()
+        if all(path.is_file() for path in paths) and (paths or name == "teachers")
+    }
+
+
+def _raw_texts(stages: Sequence[TransformerStage]) -> dict[str, list[Path]]:
+    """Return the files of raw text by stage."""
+    return {
+        f"texts_of_stage_{number}": [file_of(name) for name in stage.texts]
+        for number, stage in enumerate(stages, start=1)
+        if stage.raw
+    }
 
 
 def file_digest(path: str | None) -> str | None:

@@ -84,6 +84,11 @@ class TransformerStage:
     student's); the others read the set's logits and labels, and no teacher is loaded. In a
     regression ``hard-cross-entropy`` is the squared distance to the label.
 
+    ``data = "raw-text"`` reads ``texts`` instead of the set: files, or ``package:gensim``, of whose
+    tables the text ``columns`` are taken; texts of fewer than ``min_words`` words are left out.
+    With a teacher that was never fine-tuned this is general distillation.
+    Source: Jiao et al. 2020 (TinyBERT), section 3.2, https://arxiv.org/abs/1909.10351.
+
     ``freeze`` names what is not trained; ``clip`` bounds the gradient's norm, 0 not at all.
     ``evaluations`` and ``select`` belong to stages that train predictions: ten checks, the best
     state kept; other stages keep their last state.
@@ -92,7 +97,10 @@ class TransformerStage:
     objectives: dict[str, Any]
     epochs: float | None = None
     steps: int | None = None
-    data: Literal["originals", "transfer-set"] = "transfer-set"
+    data: Literal["originals", "transfer-set", "raw-text"] = "transfer-set"
+    texts: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ("text",)
+    min_words: int = 1
     teacher: str | None = None
     layer_map: str | tuple[int, ...] | None = None
     temperature: float = 1.0
@@ -117,6 +125,11 @@ class TransformerStage:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} is a number above 0, got {value}")
+        if self.min_words < 1 or not self.columns:
+            raise ValueError(
+                "min_words is a count of at least 1 and columns names one column at least, got "
+                f"{self.min_words} and {list(self.columns)}"
+            )
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup is a share of the steps in [0, 1), got {self.warmup}")
         for name in ("weight_decay", "clip"):
@@ -132,15 +145,40 @@ class TransformerStage:
                 "layer_map is a rule or a list of teacher layers, "
                 f'got "{self.layer_map}"{suggestion(self.layer_map, RULES)}'
             )
+        self._refuse_unread()
         self._refuse_idle()
         if self.select == "validation" and not self.checks:
             raise ValueError('evaluations = 0 leaves nothing to select; write select = "last"')
+
+    def _refuse_unread(self) -> None:
+        """Raw text is read where it is asked for and named, by objectives that need no more."""
+        if self.raw and not self.texts:
+            raise ValueError('data = "raw-text" names no files; write texts = ["FILE.txt"]')
+        if self.raw and self.predicts:
+            on = next(name for name in PREDICTION if self.reads(name))
+            raise ValueError(
+                f"raw text has neither a teacher's logits nor labels, which {on} reads; write "
+                'data = "transfer-set", or keep to objectives such as hidden'
+            )
+        given = {
+            "texts": bool(self.texts),
+            "columns": tuple(self.columns) != ("text",),
+            "min_words": self.min_words != 1,
+        }
+        for name in given:
+            if given[name] and not self.raw:
+                raise ValueError(
+                    f'{name} is not read by data = "{self.data}"; write data = "raw-text", '
+                    "or leave it out"
+                )
 
     def _refuse_idle(self) -> None:
         """A setting that would do nothing is a mistake."""
         on = ", ".join(name for name, weight in self.objectives.items() if weight > 0)
         if self.teacher is not None and not self.inside:
             raise ValueError(f"teacher is not read by {on}, which learn from the set; leave it out")
+        if not self.predicts and (outside := set(self.freeze) & {"pooler", "classifier"}):
+            raise ValueError(f"{on} train no {min(outside)}, so it needs no freeze; leave it out")
         if self.layer_map is not None and not self.reads(*ON_SCORES, *ON_STATES):
             raise ValueError(f"layer_map is not read by {on}; leave it out")
         if self.temperature != 1 and not self.reads("soft-cross-entropy"):
@@ -153,6 +191,11 @@ class TransformerStage:
             raise ValueError(
                 f"{on} train no prediction to check on validation; leave evaluations and select out"
             )
+
+    @property
+    def raw(self) -> bool:
+        """Whether the rows are raw text, and the transfer set is not read."""
+        return self.data == "raw-text"
 
     @property
     def inside(self) -> bool:

@@ -14,10 +14,11 @@ import numpy as np
 
 from augment.machine import threads
 from augment.transferset import Task, TransferSet
-from distill.curriculum import check_map, go_on, new_student, read_splits
+from distill.curriculum import Rows, go_on, read_rows
 from distill.errors import AblationError, StageError
 from distill.evaluation import evaluate, headline
 from distill.examples import Examples
+from distill.models import check_map, new_student, reading
 from distill.recipe import VariantSettings
 from distill.stages import INSIDE, ON_LOGITS, RULES, TinyBERTSettings, TransformerStage
 from distill.trainer import steps_of
@@ -66,7 +67,7 @@ def varied(
     """
     timed = tuple(replace(s, steps=n, epochs=None) for s, n in zip(stages, steps, strict=True))
     total = sum(steps)
-    originals = tuple(replace(stage, data="originals") for stage in timed)
+    originals = tuple(s if s.raw else replace(s, data="originals") for s in timed)
     if name == "full":
         return student, timed
     if name == "without-augmentation":
@@ -74,11 +75,11 @@ def varied(
     if name == "hard":
         return student, _alone(originals, HARD, total)
     if name in ("logits", "without-transformer"):
-        inside = any(stage.inside for stage in timed)
+        inside = any(stage.inside and not stage.raw for stage in timed)
         chosen = originals if name == "logits" else timed
         return (student, _alone(chosen, None, total)) if inside else None
     if name == "without-general":
-        return (replace(student, init="random"), timed) if student.init != "random" else None
+        return _not_general(student, timed)
     if name == "without-prediction":
         made = tuple(_on_labels(stage) for stage in timed)
     elif name in _TERMS:
@@ -94,16 +95,30 @@ def varied(
     return (student, made) if made and made != timed else None
 
 
+def _not_general(
+    student: TinyBERTSettings, stages: Stages
+) -> tuple[TinyBERTSettings, Stages] | None:
+    """Start from random weights, and leave stages on raw text out; the next gets their steps."""
+    if student.init == "random" and not any(stage.raw for stage in stages):
+        return None
+    task = tuple(stage for stage in stages if not stage.raw)
+    spare = sum(stage.steps or 0 for stage in stages if stage.raw)
+    first = replace(task[0], steps=(task[0].steps or 0) + spare)
+    return replace(student, init="random"), (first, *task[1:])
+
+
 def _alone(stages: Stages, weights: Weights | None, total: int) -> Stages:
-    """The stages that train predictions, with every step: the others' are theirs now."""
+    """The stages that train predictions, with the steps of the others that read the set."""
+    general = tuple(stage for stage in stages if stage.raw)
     chosen = [stage for stage in stages if stage.predicts]
     if not chosen:
         raise AblationError(
             "no stage of the recipe trains predictions, so there is no student to compare; "
             'add a [[stage]] with objectives = { "soft-cross-entropy" = 1 }'
         )
-    steps = shared(total, [stage.steps or 1 for stage in chosen])
-    return tuple(
+    left = total - sum(stage.steps or 0 for stage in general)
+    steps = shared(left, [stage.steps or 1 for stage in chosen])
+    return general + tuple(
         _outside(replace(stage, steps=own), weights)
         for stage, own in zip(chosen, steps, strict=True)
     )
@@ -173,22 +188,22 @@ class StagesJob:
         self.opened, self.student, self.stages, self.settings = opened, student, stages, settings
 
     @cached_property
-    def splits(self) -> dict[str, Examples]:
-        """The set's tokens, train cut down to the rows asked for; read once for all cells."""
-        found = read_splits(self.opened, self.student)
+    def rows(self) -> Rows:
+        """What the stages read, train cut down to the rows asked for; read once for all cells."""
+        tokenizer, limit = reading(self.opened, self.student, self.stages)
+        found = read_rows(self.opened, self.stages, tokenizer, limit)
         if self.settings.rows is not None:
-            found["train"] = some_sources(found["train"], self.settings.rows)
+            found.splits["train"] = some_sources(found.splits["train"], self.settings.rows)
         return found
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
         """Steps of each of the recipe's stages; the settings' total is shared in proportion."""
-        rows = self.splits["train"]
-        originals = int((rows.column("copies") == 0).sum())
-        own = [
-            steps_of(stage, originals if stage.data == "originals" else len(rows))
-            for stage in self.stages
-        ]
+        own = []
+        for stage in self.stages:
+            rows = self.rows.of(stage)
+            originals = int((rows.column("copies") == 0).sum())
+            own.append(steps_of(stage, originals if stage.data == "originals" else len(rows)))
         return shared(self.settings.steps or sum(own), own)
 
     def variant(self, name: str) -> tuple[TinyBERTSettings, Stages] | None:
@@ -197,7 +212,7 @@ class StagesJob:
 
     def _fits(self, stage: TransformerStage) -> bool:
         try:
-            check_map(self.opened, self.student, stage)
+            check_map(self.opened, self.student, self.stages, stage)
         except StageError:
             return False
         return True
@@ -218,11 +233,11 @@ class StagesJob:
         ]
         task = self.opened.task
         with threads(1):
-            student, _ = new_student(self.opened, settings, seed=cell.seed)
-            results = go_on(self.opened, settings, seeded, student, self.splits, show=False)
+            student, _ = new_student(self.opened, settings, seeded)
+            results = go_on(self.opened, settings, seeded, student, self.rows, show=False)
             metrics = {
-                name: evaluate(student, self.splits[name], task)
-                for name in sorted(self.splits, reverse=True)  # validation before test
+                name: evaluate(student, self.rows.splits[name], task)
+                for name in sorted(self.rows.splits, reverse=True)  # validation before test
                 if name != "train"
             }
         checks = [check for result in results for check in result.checks]

@@ -28,19 +28,21 @@ PLAN: dict[str, list[str]] = {
         "errors",
         "objectives hidden layers attention adadelta buckets progress figure summary students registration",
         "examples evaluation stages terms recipe",
-        "resume losses trainer matching curriculum teacher runs cost",
+        "resume losses trainer matching models curriculum teacher runs cost",
         "cells variants worker pool ablation reporting",
         "__init__ cli",
     ],
 }
 # What distill may know of augment: the recipe and the set, and the housekeeping both commands
-# share (errors, whole files and claimed folders, progress, precision, what the terminal is told).
+# share (errors, whole files and claimed folders, progress, precision, what the terminal is told,
+# raw text as adapt-lm reads it).
 HOUSEKEEPING = {"augment.errors", "augment.files", "augment.machine", "augment.progress"}
 SHARED = {
     "augment.settings",
     "augment.transferset",
     "augment.terminal",
     "augment.keyed",
+    "augment.rawtext",
 } | HOUSEKEEPING
 FOREIGN = {"augment": set(), "distill": SHARED}
 

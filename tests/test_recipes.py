@@ -23,6 +23,9 @@ RECIPES = sorted([*ROOT.glob("corpora/recipes/*.toml"), *ROOT.glob("tests/recipe
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_both_packages_read_the_recipe(path: Path) -> None:
     recipe = read_recipe(path)
+    if "corpus" not in recipe.tables:
+        assert all(stage.data == "raw-text" for stage in read(path).stages)
+        return
     corpus = recipe.section(CorpusSettings, "corpus")
     options = recipe.section(AugmentSettings, "augment")
     recipe.section(TeacherSettings, "teacher")
@@ -81,6 +84,63 @@ def test_tinyberts_recipes_have_the_papers_stages(name: str) -> None:
     # A regression matches the teacher's score; soft cross-entropy has nothing to say there.
     assert outside.objectives == {"logits-mse" if name == "stsb" else "soft-cross-entropy": 1}
     assert (outside.epochs, outside.batch, outside.rate, outside.temperature) == (3, 32, 3e-5, 1)
+
+
+def stages_of(name: str) -> tuple[TinyBERTSettings, list[TransformerStage]]:
+    found = read(ROOT / f"corpora/recipes/{name}.toml")
+    assert isinstance(found.student, TinyBERTSettings)
+    stages = [stage for stage in found.stages if isinstance(stage, TransformerStage)]
+    assert len(stages) == len(found.stages)
+    return found.student, stages
+
+
+INSIDE = {"attention": 1, "hidden": 1, "embedding": 1}
+
+
+def test_general_distillation_has_the_papers_settings() -> None:
+    student, (stage,) = stages_of("tinybert-general")
+    assert (student.size, student.init, student.max_tokens) == (4, "random", 128)
+    assert student.teacher == "google-bert/bert-base-uncased"
+    assert (stage.raw, stage.objectives, stage.layer_map) == (True, INSIDE, "uniform")
+    assert (stage.epochs, stage.batch, stage.rate) == (3, 32, 5e-5)
+    assert (stage.schedule, stage.warmup, stage.decay) == ("linear", 0.1, 0.01)
+
+
+def test_patient_distillation_has_the_papers_settings() -> None:
+    student, (stage,) = stages_of("pkd-sst2")
+    assert (student.layers, student.init, student.max_tokens) == (6, "teacher-first", 128)
+    names = {"soft-cross-entropy", "hard-cross-entropy", "patience"}
+    assert stage.objectives.keys() == names
+    soft, hard = stage.objectives["soft-cross-entropy"], stage.objectives["hard-cross-entropy"]
+    assert soft + hard == 1
+    assert stage.objectives["patience"] == pytest.approx(500 / (5 * 768), abs=1e-3)
+    assert (stage.layer_map, stage.temperature) == ((2, 4, 6, 8, 10, 0), 10)
+    assert (stage.epochs, stage.batch, stage.rate, stage.data) == (4, 32, 1e-5, "originals")
+
+
+def test_distilberts_losses_have_the_papers_weights() -> None:
+    student, (stage,) = stages_of("distilbert-sst2")
+    assert (student.layers, student.init) == (6, "teacher")
+    assert stage.objectives == {"soft-cross-entropy": 5, "hard-cross-entropy": 2, "cosine": 1}
+    assert (stage.temperature, stage.layer_map) == (2, (0, 0, 0, 0, 0, 12))
+
+
+def test_pretrained_distillation_starts_from_a_masked_lm_and_reads_logits_alone() -> None:
+    student, (stage,) = stages_of("pd-sst2")
+    assert student.start == "google/bert_uncased_L-4_H-512_A-8"
+    assert (stage.objectives, stage.temperature) == ({"soft-cross-entropy": 1}, 1)
+    assert (stage.epochs, stage.data) == (4, "transfer-set")
+
+
+@pytest.mark.parametrize("name", ["general", "tinybert", "pkd", "distilbert", "pd"])
+def test_the_demos_stages_match_what_their_papers_match(name: str) -> None:
+    student, stages = stages_of(f"demo-{name}")
+    others, papers = stages_of({"general": "tinybert-general"}.get(name, f"{name}-sst2"))
+    for mine, theirs in zip(stages, papers, strict=True):
+        assert mine.objectives.keys() == theirs.objectives.keys()
+        assert (mine.temperature, mine.raw) == (theirs.temperature, theirs.raw)
+    assert sum(stage.steps or 0 for stage in stages) in range(200, 601)
+    assert (student.start is None) == (others.start is None)
 
 
 def test_the_demos_student_is_as_wide_as_its_teacher() -> None:

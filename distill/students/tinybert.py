@@ -1,7 +1,7 @@
 """TinyBERT's students: small plain BERTs, from random weights, a folder or a teacher's layers.
 
-What is built and saved is transformers' own ``BertForSequenceClassification``; it loads anywhere
-without this library. Source: Jiao et al. 2020, https://arxiv.org/abs/1909.10351.
+What is built and saved is transformers' own ``BertForSequenceClassification``, or ``BertModel``
+before there is a task; it loads anywhere without this library. Source: Jiao et al. 2020, https://arxiv.org/abs/1909.10351.
 """
 
 from collections.abc import Sequence
@@ -47,8 +47,8 @@ _WIDTHS = ("hidden_size", "intermediate_size", "num_attention_heads")
 def tinybert(
     shape: Shape,
     *,
-    classes: Sequence[str],
-    problem: Literal["single_label_classification", "regression"],
+    classes: Sequence[str] | None,
+    problem: Literal["single_label_classification", "regression"] | None,
     seed: int,
     teacher: Any = None,
     tokenizer: Any = None,
@@ -58,15 +58,17 @@ def tinybert(
 
     Args:
         shape: of :data:`SIZES` or one's own.
-        classes: names in the order of the outputs; none for a regression.
-        problem: the task in transformers' words.
+        classes: names in the order of the outputs, empty for a regression; None for an encoder
+            alone, a ``BertModel`` with its pooler.
+        problem: the task in transformers' words; None for an encoder alone.
         seed: of the weights.
         teacher: a config; its vocabulary and positions become the student's, and from a BERT also
             the activation and the norm's epsilon. BERT's own without it.
         tokenizer: gives another vocabulary than the teacher's.
         dropout: of hidden states and attention, in training.
     """
-    names = tuple(classes) or ("score",)
+    names = () if classes is None else tuple(classes) or ("score",)
+    head = {"id2label": dict(enumerate(names)), "label2id": {n: i for i, n in enumerate(names)}}
     wanted = _VOCABULARY + (_BLOCK if getattr(teacher, "model_type", None) == "bert" else ())
     settings = {name: getattr(teacher, name) for name in wanted if hasattr(teacher, name)}
     if tokenizer is not None:
@@ -79,13 +81,12 @@ def tinybert(
         num_attention_heads=shape.heads,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
-        id2label=dict(enumerate(names)),
-        label2id={name: i for i, name in enumerate(names)},
         problem_type=problem,
+        **(head if names else {}),
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return BertForSequenceClassification(config)
+        return BertModel(config) if classes is None else BertForSequenceClassification(config)
 
 
 def start_from_folder(student: Any, folder: str | Path) -> None:
@@ -112,8 +113,8 @@ def start_from_folder(student: Any, folder: str | Path) -> None:
         )
     weights = loaded.state_dict()
     for name in report["missing_keys"]:
-        weights[name] = student.bert.state_dict()[name]
-    student.bert.load_state_dict(weights)
+        weights[name] = student.base_model.state_dict()[name]
+    student.base_model.load_state_dict(weights)
 
 
 def start_from_layers(student: Any, teacher: Any, layers: Sequence[int]) -> None:
@@ -138,15 +139,15 @@ def start_from_layers(student: Any, teacher: Any, layers: Sequence[int]) -> None
             f"layers {list(layers)} cannot fill a student of {depth}; "
             f"list {depth} teacher layers of 1 to {given}"
         )
-    source, target = teacher.base_model, student.bert
+    source, target = teacher.base_model, student.base_model
     target.embeddings.load_state_dict(source.embeddings.state_dict())
     for block, layer in zip(target.encoder.layer, layers, strict=True):
         block.load_state_dict(source.encoder.layer[layer - 1].state_dict())
     if source.pooler is not None:
         target.pooler.load_state_dict(source.pooler.state_dict())
-    head = getattr(teacher, "classifier", None)
-    if head is not None and teacher.config.id2label == student.config.id2label:
-        student.classifier.load_state_dict(head.state_dict())
+    head, own = (getattr(side, "classifier", None) for side in (teacher, student))
+    if head is not None and own is not None and teacher.config.id2label == student.config.id2label:
+        own.load_state_dict(head.state_dict())
 
 
 def _encoder(folder: str) -> tuple[Any, dict[str, Any]]:

@@ -66,6 +66,20 @@ def test_a_variant_differs_from_the_recipe_in_what_its_name_says() -> None:
     assert (student, stages) == (STUDENT, full)
 
 
+def test_stages_on_raw_text_stay_unless_they_are_what_is_left_out() -> None:
+    raw = replace(INSIDE, data="raw-text", texts=("some.txt",), steps=20, epochs=None)
+    stages, steps = (raw, INSIDE, AFTER), (20, 30, 10)
+
+    def found(name: str) -> list[tuple[str, int | None, int]]:
+        made = varied(name, STUDENT, stages, steps)
+        assert made is not None
+        return [(stage.data, stage.steps, len(stage.objectives)) for stage in made[1]]
+
+    assert found("hard") == [("raw-text", 20, 3), ("originals", 40, 1)]
+    assert found("without-augmentation")[0] == ("raw-text", 20, 3)
+    assert found("without-general") == [("transfer-set", 50, 3), ("transfer-set", 10, 1)]
+
+
 def test_a_variant_that_would_be_the_recipe_is_none() -> None:
     assert varied("without-general", STUDENT, (INSIDE, AFTER), (3, 1)) is None
     assert varied("without-attention", STUDENT, (AFTER,), (3,)) is None
@@ -96,7 +110,7 @@ def test_a_subset_keeps_the_copies_of_its_sources(
 ) -> None:
     settings = TinyBERTSettings(layers=1, teacher=str(encoder))
     job = StagesJob(make_set(copies=2), settings, (AFTER,), VariantSettings(rows=3))
-    rows = job.splits["train"]
+    rows = job.rows.splits["train"]
     sources = rows.column("sources")
     assert len(set(sources.tolist())) == 3
     assert len(rows) == 9
@@ -169,10 +183,10 @@ def test_cells_of_one_seed_start_from_the_same_weights(
     starts = []
     original = variants.go_on
 
-    def spy(opened, settings, stages, student, splits, **more):  # type: ignore[no-untyped-def]
+    def spy(opened, settings, stages, student, rows, **more):  # type: ignore[no-untyped-def]
         starts.append([p.clone() for p in student.parameters()])
         assert {stage.seed for stage in stages} == {3}
-        return original(opened, settings, stages, student, splits, **more)
+        return original(opened, settings, stages, student, rows, **more)
 
     monkeypatch.setattr(variants, "go_on", spy)
     job = StagesJob(make_set(copies=1), *quick(teacher), VariantSettings(evaluations=0))

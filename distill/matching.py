@@ -3,12 +3,13 @@
 import inspect
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from accelerate.utils import convert_to_fp32
 from torch import Tensor, nn
 
 from augment.machine import steady_memory
@@ -27,15 +28,19 @@ from distill.trainer import StageResult, own_randomness, steps_of
 
 
 class Matched(nn.Module):
-    """The student and its projections, trained and checkpointed as one, saved apart."""
+    """The student and its projections, trained and checkpointed as one, saved apart.
+
+    The terms are made inside ``forward``: ``DistributedDataParallel`` finds out from what comes out
+    of it which parameters take part, and the projections do, a head without a say does not.
+    """
 
     def __init__(self, student: Any, projections: Projections | None) -> None:
         super().__init__()
         self.student, self.projections = student, projections
 
-    def forward(self, **batch: Tensor) -> Any:
-        """Run the student."""
-        return self.student(**batch)
+    def forward(self, match: Callable[[], dict[str, Tensor]] | None = None, **batch: Tensor) -> Any:
+        """Return the terms that ``match`` makes; without it, run the student on a batch."""
+        return self.student(**batch) if match is None else match()
 
 
 def run_matching(
@@ -150,19 +155,28 @@ class MatchingTrainer(TermTrainer):
             teacher.model.to(self.args.device)
 
     def terms(self, model: nn.Module, inputs: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
-        """Run both sides on the same tokens; return the weighted terms and the student's side."""
+        """Run both sides on the same tokens; return the weighted terms and no outputs."""
         targets = {name: inputs.pop(name) for name in ("labels", "logits") if name in inputs}
-        student = self.student(inputs, through=model)
-        sides = Matching(
-            student=student,
-            batch=inputs | targets,
-            teacher=self._taught(inputs),
-            layers=self.layers,
-            projections=self.projections,
-            temperature=self.stage.temperature,
-            regression=self.task is not None and self.task.kind == "regression",
-        )
-        return sides.terms(self.stage.objectives), student
+        teacher = self._taught(inputs)
+
+        def match() -> dict[str, Tensor]:
+            student = self.student(inputs)
+            sides = Matching(
+                student=States(
+                    *convert_to_fp32((student.attention, student.hidden, student.logits))
+                ),
+                batch=inputs | targets,
+                teacher=teacher,
+                layers=self.layers,
+                projections=self.projections,
+                temperature=self.stage.temperature,
+                regression=self.task is not None and self.task.kind == "regression",
+            )
+            # Inside forward the encoder's precision would reach the projections too.
+            with torch.autocast(self.args.device.type, enabled=False):
+                return sides.terms(self.stage.objectives)
+
+        return model(match), None
 
     def _taught(self, inputs: Mapping[str, Tensor]) -> States | None:
         if self.teacher is None:
@@ -190,7 +204,7 @@ class MatchingTrainer(TermTrainer):
                 {"params": [p for p in trained if p.dim() > 1], "weight_decay": self.stage.decay},
                 {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
             ]
-            # Fused: the embeddings are most of the numbers, and a step at a time is eight times slower.
+            # Fused: the embeddings are most of the numbers; a step at a time is eight times slower.
             self.optimizer = torch.optim.AdamW(groups, lr=self.stage.rate, fused=True)
         return self.optimizer
 
@@ -229,7 +243,7 @@ def layers_of(stage: TransformerStage, student: Any, teacher: Any) -> LayerMap:
     """
     if not stage.reads(*ON_SCORES, *ON_STATES):
         return LayerMap(())
-    rule: Any = stage.layer_map or "uniform"
+    rule: Any = "uniform" if stage.layer_map is None else stage.layer_map
     depths = student.num_hidden_layers, teacher.num_hidden_layers
     return layer_map(rule, student=depths[0], teacher=depths[1])
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.nn.parallel import DistributedDataParallel
 from transformers import (
     AutoTokenizer,
     BertConfig,
@@ -31,7 +32,7 @@ from distill.errors import AblationError, RunError, StageError, StudentError
 from distill.examples import read_examples
 from distill.hidden import Projections
 from distill.layers import layer_map
-from distill.matching import run_matching
+from distill.matching import MatchingTrainer, run_matching
 from distill.recipe import read
 from distill.resume import STATE
 from distill.stages import INSIDE, PREDICTION, TinyBERTSettings, TransformerStage
@@ -364,6 +365,37 @@ def test_the_teacher_and_the_callers_randomness_stay_as_they_were(
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert model.config._attn_implementation == student.config._attn_implementation == "sdpa"
     assert student.config is not model.config
+
+
+@pytest.mark.parametrize("objectives", [TWO, SOFT, {"hidden": 1.0, "logits-mse": 1.0}])
+def test_a_stage_trains_alike_inside_distributed_data_parallel(
+    objectives: dict[str, float],
+    make_set: Make,
+    teacher: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # It refuses parameters that are used outside of the wrapped forward, as projections might be,
+    # and waits for those that come out of it and have no say in the loss, as the head.
+    made, stages = make_set(), [stage(objectives=objectives, steps=3)]
+    calm = D.train(made, student=small(teacher), stages=stages, out=tmp_path / "calm")
+    plain = MatchingTrainer.terms
+    wrapped: list[Any] = []
+
+    def terms(self: Any, model: Any, inputs: Any) -> Any:
+        if not wrapped:
+            wrapped.append(DistributedDataParallel(model, find_unused_parameters=True))
+        return plain(self, wrapped[0], inputs)
+
+    monkeypatch.setattr(MatchingTrainer, "terms", terms)
+    store = f"file://{tmp_path / 'store'}"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        run = D.train(made, student=small(teacher), stages=stages, out=tmp_path / "run")
+    finally:
+        torch.distributed.destroy_process_group()
+    assert wrapped
+    assert same(run.path, calm.path)
 
 
 def test_both_stages_run_in_bf16(make_set: Make, teacher: Path, tmp_path: Path) -> None:

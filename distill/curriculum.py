@@ -23,6 +23,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from augment.files import follower
 from augment.progress import quiet
 from augment.settings import model_folder
 from augment.transferset import TransferSet
@@ -81,7 +82,9 @@ def go_through(
     }
     for stage in stages[len(done) :]:
         check_stage(stage, splits["train"], opened.task, str(opened.path))
-    if not state.exists():  # from here on, what a resumed run needs is in the folder
+    if (
+        not state.exists() and not follower()
+    ):  # from here on, what a resumed run needs is in the folder
         with quiet():
             student.config.save_pretrained(folder)
             tokenizer.save_pretrained(folder)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 import torch
 
-from augment.files import begin, claimed, compare, settle, write_atomic
+from augment.files import begin, claimed, compare, finish, settle
 from augment.transferset import TransferSet
 from distill.curriculum import go_through, teachers
 from distill.errors import RunError, StageError
@@ -164,8 +164,7 @@ def train(
         _refuse_early(opened, stages)
         begin(folder, plan, RunError)
         record = plan | _trained(opened, student, stages, folder, show)
-        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-        write_atomic(folder / RUN, text.encode())
+        finish(folder / RUN, record)
         settle(folder, STATE)
     return Run(folder, record)
 

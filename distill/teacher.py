@@ -4,7 +4,6 @@ The paper trains BERT-large that way; a teacher that had seen copies would judge
 book. Pairs are read jointly, ``[CLS] a [SEP] b [SEP]``.
 """
 
-import json
 import sys
 import tempfile
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +21,7 @@ from transformers import (
 )
 
 from augment.errors import ResourceError
-from augment.files import begin, claimed, compare, read_json, settle, write_atomic
+from augment.files import begin, claimed, compare, finish, read_json, settle
 from augment.machine import resolve
 from augment.progress import quiet
 from augment.settings import TeacherSettings, model_folder
@@ -85,8 +84,7 @@ def fine_tune(
         else:
             begin(folder, plan, RunError)
             record = plan | _teach(opened, settings, folder, show)
-            text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-            write_atomic(folder / TEACHER, text.encode())
+            finish(folder / TEACHER, record)
         settle(folder, STATE)
     return Taught(folder, record)
 

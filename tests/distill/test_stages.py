@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 
 import distill as D
 from augment.errors import SettingsError
+from augment.settings import TeacherSettings
 from augment.transferset import Task, TransferSet, write_set
 from distill import resume
 from distill.attention import States, capturing
@@ -396,6 +397,21 @@ def test_a_stage_trains_alike_inside_distributed_data_parallel(
         torch.distributed.destroy_process_group()
     assert wrapped
     assert same(run.path, calm.path)
+
+
+def test_of_processes_that_train_together_one_writes(
+    make_set: Make, teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What another one wrote might come before the first one claims the folder, or a finished
+    # record before the first one's weights.
+    monkeypatch.setenv("RANK", "1")
+    made, stages = make_set(), [intermediate(steps=2), prediction(steps=2)]
+    run = D.train(made, student=small(teacher), stages=stages, out=tmp_path / "run")
+    settings = TeacherSettings(base=str(teacher), epochs=1.0, evaluations=1)
+    taught = D.fine_tune(made, settings, out=tmp_path / "taught")
+    assert run.metrics["test"]["rows"] == taught.metrics["test"]["rows"] == 8
+    assert not run.path.exists()
+    assert not taught.path.exists()
 
 
 def test_both_stages_run_in_bf16(make_set: Make, teacher: Path, tmp_path: Path) -> None:

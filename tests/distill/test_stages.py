@@ -494,6 +494,12 @@ def test_a_map_that_does_not_fit_is_refused_before_any_work(
     assert not (tmp_path / "run").exists()
 
 
+def test_an_empty_map_is_no_default(make_set: Make, teacher: Path, tmp_path: Path) -> None:
+    empty = intermediate(layer_map=())
+    with pytest.raises(StageError, match="lists 0 teacher layers for 2"):
+        D.train(make_set(), student=small(teacher), stages=[empty], out=tmp_path / "run")
+
+
 def test_sizes_that_cannot_be_are_refused(make_set: Make, teacher: Path, tmp_path: Path) -> None:
     odd = small(teacher, hidden=9, heads=None)
     with pytest.raises(StudentError, match="hidden is a multiple of heads, got 9 and 2"):

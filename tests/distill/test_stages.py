@@ -600,6 +600,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
         {"objectives": SOFT, "freeze": ("embeddings", "encoder", "pooler", "classifier")},
         "nothing is trained",
     ),
+    (
+        {"objectives": {"hidden": 1}, "freeze": ("embeddings", "encoder")},
+        "reach .embeddings, encoder., so nothing is trained",
+    ),
+    (
+        {"objectives": {"embedding": 1}, "freeze": ("embeddings",)},
+        "reach .embeddings., so nothing is trained",
+    ),
 ]
 
 

@@ -31,7 +31,7 @@ from distill.errors import StageError, StudentError
 from distill.evaluation import evaluate
 from distill.examples import read_examples
 from distill.layers import spread
-from distill.matching import check_stage, layers_of, run_matching
+from distill.matching import check_stage, layers_of, rows_of, run_matching
 from distill.resume import STATE, keep, kept, read, save
 from distill.stages import TinyBERTSettings, TransformerStage
 from distill.students.tinybert import (
@@ -81,7 +81,7 @@ def go_through(
         split: read_examples(opened, split, tokenizer, max_tokens=limit) for split in opened.splits
     }
     for stage in stages[len(done) :]:
-        check_stage(stage, splits["train"], opened.task, str(opened.path))
+        check_stage(stage, rows_of(stage, splits["train"]), opened.task, str(opened.path))
     if (
         not state.exists() and not follower()
     ):  # from here on, what a resumed run needs is in the folder

@@ -71,8 +71,7 @@ def run_matching(
     Raises:
         StageError: the rows, the teacher or the layers do not serve the objectives.
     """
-    if stage.data == "originals":
-        examples = examples.where(examples.column("copies") == 0)
+    examples = rows_of(stage, examples)
     check_stage(stage, examples, task, "the transfer set")
     steps = steps_of(stage, len(examples))
     layers, projections = LayerMap(()), None
@@ -207,6 +206,13 @@ class MatchingTrainer(TermTrainer):
             # Fused: the embeddings are most of the numbers; a step at a time is eight times slower.
             self.optimizer = torch.optim.AdamW(groups, lr=self.stage.rate, fused=True)
         return self.optimizer
+
+
+def rows_of(stage: TransformerStage, examples: Examples) -> Examples:
+    """Return the rows that a stage's ``data`` chooses."""
+    if stage.data == "transfer-set":
+        return examples
+    return examples.where(examples.column("copies") == 0)
 
 
 def check_stage(stage: TransformerStage, examples: Examples, task: Task, where: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -38,7 +39,7 @@ from distill.recipe import read
 from distill.resume import STATE
 from distill.stages import INSIDE, PREDICTION, TinyBERTSettings, TransformerStage
 from distill.terms import Matching, captured
-from tests.distill.conftest import regression_rows
+from tests.distill.conftest import regression_rows, rows
 
 Make = Callable[..., TransferSet]
 TWO = {"attention": 1.0, "hidden": 1.0, "embedding": 1.0}
@@ -498,6 +499,24 @@ def test_an_empty_map_is_no_default(make_set: Make, teacher: Path, tmp_path: Pat
     empty = intermediate(layer_map=())
     with pytest.raises(StageError, match="lists 0 teacher layers for 2"):
         D.train(make_set(), student=small(teacher), stages=[empty], out=tmp_path / "run")
+
+
+def test_a_later_stage_without_rows_is_refused_before_any_work(
+    teacher: Path, tmp_path: Path
+) -> None:
+    copies = rows(1).filter(pc.field("copy") > 0)
+    made = write_set(
+        tmp_path / "set",
+        train=copies,
+        held_out={},
+        task=Task("classification", ("negative", "positive")),
+        text=("text",),
+        teacher={"name": "oracle"},
+    )
+    stages = [intermediate(), prediction(data="originals")]
+    with pytest.raises(StageError, match="there are no rows to train on"):
+        D.train(made, student=small(teacher), stages=stages, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_sizes_that_cannot_be_are_refused(make_set: Make, teacher: Path, tmp_path: Path) -> None:

@@ -81,7 +81,10 @@ def go_through(
         split: read_examples(opened, split, tokenizer, max_tokens=limit) for split in opened.splits
     }
     for stage in stages[len(done) :]:
-        check_stage(stage, rows_of(stage, splits["train"]), opened.task, str(opened.path))
+        chosen = rows_of(stage, splits["train"])
+        check_stage(stage, chosen, opened.task, str(opened.path))
+        if stage.inside:
+            _check_length(_teacher_of(opened, settings, stage), int(chosen.lengths.max()))
     if (
         not state.exists() and not follower()
     ):  # from here on, what a resumed run needs is in the folder
@@ -208,6 +211,18 @@ def _check_teacher(
             "and logits-mse"
         )
     layers_of(stage, student, config)
+
+
+def _check_length(name: str, longest: int) -> None:
+    config = _config(name)
+    most = getattr(config, "max_position_embeddings", None) or longest
+    if "roberta" in config.model_type:  # its positions start after the padding's
+        most -= config.pad_token_id + 1
+    if longest > most:
+        raise StageError(
+            f"the teacher {name} reads {most} tokens at most, and a row has {longest}; "
+            f"write max_tokens = {most} in [student]"
+        )
 
 
 def _config(name: str) -> Any:

@@ -495,6 +495,20 @@ def test_a_map_that_does_not_fit_is_refused_before_any_work(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_teacher_of_fewer_positions_is_refused_before_any_work(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    model = BertModel(BertConfig.from_pretrained(teacher, max_position_embeddings=5))
+    model.save_pretrained(tmp_path / "short")
+    AutoTokenizer.from_pretrained(teacher).save_pretrained(tmp_path / "short")
+    stages = [prediction(), intermediate(teacher=str(tmp_path / "short"))]
+    with pytest.raises(StageError, match="reads 5 tokens at most, .* write max_tokens = 5"):
+        D.train(make_set(copies=1), student=small(teacher), stages=stages, out=tmp_path / "run")
+    cut = small(teacher, max_tokens=5)
+    stages = [intermediate(teacher=str(tmp_path / "short"), steps=1)]
+    assert D.train(make_set("b"), student=cut, stages=stages, out=tmp_path / "run").metrics
+
+
 def test_an_empty_map_is_no_default(make_set: Make, teacher: Path, tmp_path: Path) -> None:
     empty = intermediate(layer_map=())
     with pytest.raises(StageError, match="lists 0 teacher layers for 2"):

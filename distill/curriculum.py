@@ -119,10 +119,10 @@ def go_through(
 def teachers(
     opened: TransferSet, settings: TinyBERTSettings, stages: Sequence[TransformerStage]
 ) -> list[Path]:
-    """Return the folders of the teachers that the student or a stage reads."""
+    """Return the folders of weights that a stage reads or the student starts from."""
     names = [_teacher_of(opened, settings, stage) for stage in stages if stage.inside]
-    if settings.start is None and settings.init != "random":
-        names.append(_teacher_of(opened, settings))
+    if settings.init != "random":
+        names.append(settings.start or _teacher_of(opened, settings))
     return [Path(model_folder(name)) for name in dict.fromkeys(names)]
 
 

@@ -594,6 +594,22 @@ def test_the_teachers_weights_belong_to_the_plan(
         D.train(made, **settings, out=out)
 
 
+def test_the_weights_that_a_student_starts_from_belong_to_the_plan(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    made, out = make_set(), tmp_path / "run"
+    start = TinyBERTSettings(init=str(teacher), layers=4, intermediate=24, dropout=0.0)
+    settings = {"student": start, "stages": [prediction(steps=2)]}
+    D.train(made, **settings, out=out)
+    assert D.train(made, **settings, out=out).path == out
+    model = BertForSequenceClassification.from_pretrained(teacher)
+    with torch.no_grad():
+        model.bert.pooler.dense.bias.add_(1)
+    model.save_pretrained(teacher)
+    with pytest.raises(RunError, match="teachers was"):
+        D.train(made, **settings, out=out)
+
+
 def test_the_placeholder_reads_as_the_tokenizers_own_mask(encoder: Path, tmp_path: Path) -> None:
     import pyarrow as pa
 

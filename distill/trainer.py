@@ -5,6 +5,7 @@ objective over rows with logits, length-bucketed batches whose order depends on 
 alone, each loss term logged by name, and the best state kept in memory.
 """
 
+import os
 import random
 import sys
 import tempfile
@@ -54,8 +55,12 @@ def steps_of(stage: StageSettings | TransformerStage, rows: int) -> int:
 
 
 def steps_of_epochs(epochs: float, rows: int, batch: int) -> int:
-    """Return the steps of ``epochs`` passes over ``rows`` rows, at least one."""
-    return max(1, round(epochs * -(-rows // batch)))
+    """Return the steps of ``epochs`` passes over ``rows`` rows, at least one.
+
+    Of processes that train together each takes a batch of its own at every step.
+    """
+    together = batch * int(os.environ.get("WORLD_SIZE", "1"))  # set by torchrun and accelerate
+    return max(1, round(epochs * -(-rows // together)))
 
 
 def check(objective: Objective, examples: Examples, where: str) -> None:

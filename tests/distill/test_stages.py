@@ -39,6 +39,7 @@ from distill.recipe import read
 from distill.resume import STATE
 from distill.stages import INSIDE, PREDICTION, TinyBERTSettings, TransformerStage
 from distill.terms import Matching, captured
+from distill.trainer import steps_of_epochs
 from tests.distill.conftest import regression_rows, rows
 
 Make = Callable[..., TransferSet]
@@ -413,6 +414,12 @@ def test_of_processes_that_train_together_one_writes(
     assert run.metrics["test"]["rows"] == taught.metrics["test"]["rows"] == 8
     assert not run.path.exists()
     assert not taught.path.exists()
+
+
+def test_processes_that_train_together_share_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert steps_of_epochs(3.0, 12, 2) == 18
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert steps_of_epochs(3.0, 12, 2) == 9
 
 
 def test_both_stages_run_in_bf16(make_set: Make, teacher: Path, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedTokenizerBase,
-    TrainingArguments,
 )
 
 from augment.errors import ResourceError
@@ -29,6 +28,7 @@ from augment.transferset import TransferSet
 from distill.errors import RunError, StageError
 from distill.evaluation import evaluate
 from distill.examples import Examples, read_examples
+from distill.losses import training_arguments
 from distill.resume import STATE, ResumableTrainer, save
 from distill.trainer import own_randomness, steps_of_epochs
 
@@ -187,24 +187,17 @@ def _fit(
 ) -> dict[str, Any]:
     steps = steps_of_epochs(settings.epochs, len(examples), settings.batch)
     with tempfile.TemporaryDirectory() as scratch:
-        arguments = TrainingArguments(
-            output_dir=scratch,
-            max_steps=steps,
-            per_device_train_batch_size=settings.batch,
-            learning_rate=settings.learning_rate,
+        arguments = training_arguments(
+            scratch,
+            steps=steps,
+            batch=settings.batch,
+            rate=settings.learning_rate,
+            precision=settings.precision,
+            seed=settings.seed,
             lr_scheduler_type="linear",
             warmup_steps=int(np.ceil(settings.warmup * steps)),
             weight_decay=settings.weight_decay,
-            use_cpu=not torch.accelerator.is_available(),
-            bf16=resolve(settings.precision) == "bf16",
-            seed=settings.seed,
-            logging_steps=max(1, steps // 50),
-            save_strategy="no",
-            eval_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            remove_unused_columns=False,
-            dataloader_pin_memory=False,
+            max_grad_norm=1.0,
         )
         trainer = ResumableTrainer(
             model,

@@ -31,6 +31,7 @@ from distill.errors import StageError, StudentError
 from distill.evaluation import evaluate
 from distill.examples import read_examples
 from distill.layers import spread
+from distill.losses import StageResult
 from distill.matching import check_stage, layers_of, rows_of, run_matching
 from distill.resume import STATE, keep, kept, read, save
 from distill.stages import TinyBERTSettings, TransformerStage
@@ -41,7 +42,6 @@ from distill.students.tinybert import (
     start_from_layers,
     tinybert,
 )
-from distill.trainer import StageResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ from distill.errors import StageError
 from distill.examples import Examples
 from distill.hidden import Projections
 from distill.layers import LayerMap, layer_map
-from distill.losses import TermTrainer, training_arguments
+from distill.losses import StageResult, TermTrainer, training_arguments
 from distill.stages import ON_SCORES, ON_STATES, TransformerStage
 from distill.terms import Matching, captured
-from distill.trainer import StageResult, own_randomness, steps_of
+from distill.trainer import own_randomness, steps_of
 
 
 class Matched(nn.Module):
@@ -95,11 +95,9 @@ def run_matching(
             show=sys.stderr.isatty() if show is None else show,
             checkpoint=checkpoint, mark=mark,
         )  # fmt: skip
-        seconds = trainer.run()
-        kept = trainer.restore()
+        result = trainer.result()
     student.eval()
-    history = [entry for entry in trainer.state.log_history if "train_runtime" not in entry]
-    return StageResult(steps, len(examples), seconds, kept, history)
+    return result
 
 
 class MatchingTrainer(TermTrainer):

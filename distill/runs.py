@@ -21,12 +21,13 @@ from distill.curriculum import go_through, teachers
 from distill.errors import RunError, StageError
 from distill.evaluation import evaluate
 from distill.examples import Examples, read_examples
+from distill.losses import StageResult
 from distill.recipe import DEFAULT_STAGES, StageSettings, StudentSettings
 from distill.resume import STATE, read, save
 from distill.stages import TinyBERTSettings, TransformerStage
 from distill.students.bilstm import BiLSTMForSequenceClassification
 from distill.students.build import Vocabulary, bilstm, vocabulary
-from distill.trainer import StageResult, check, run_stage
+from distill.trainer import check, run_stage
 
 FORMAT = 1
 RUN = "run.json"

@@ -3,7 +3,8 @@
 #
 #   sh tests/recipes/fresh.sh STUDENT [PYTHON]
 #
-# STUDENT is the run folder of a tinybert student; PYTHON (python3 by default) makes the environment, which goes again.
+# STUDENT is the run folder of a tinybert student; PYTHON (python3 by default) makes the
+# environment, which is removed afterwards.
 set -eu
 [ $# -ge 1 ] && [ -f "$1/config.json" ] || { echo "usage: $0 STUDENT [PYTHON]" >&2; exit 2; }
 student=$(cd "$1" && pwd)

@@ -66,7 +66,7 @@ def claimed(
     """
     from filelock import FileLock, Timeout
 
-    if _follower():
+    if follower():
         yield
         return
     if out.exists() and not out.is_dir():
@@ -99,6 +99,12 @@ def claimed(
                 out.rmdir()
 
 
+def finish(path: Path, record: Mapping[str, Any]) -> None:
+    """Write the record that says its folder is finished."""
+    if not follower():
+        write_atomic(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+
+
 def begin(out: Path, plan: Mapping[str, Any], error: type[TransfersetError] = SetError) -> None:
     """Note a claimed folder's plan, or go on under the same plan as noted there before.
 
@@ -106,7 +112,7 @@ def begin(out: Path, plan: Mapping[str, Any], error: type[TransfersetError] = Se
         SetError: the folder was begun under other settings (or ``error``).
     """
     path = out / PLAN
-    if _follower():
+    if follower():
         return
     if path.exists():
         compare(out, read_json(path, error), plan, error)
@@ -122,12 +128,15 @@ def settle(out: Path, *more: str) -> None:
 
     Called again for a folder found finished, since a kill may have come just before.
     """
+    if follower():
+        return
     for name in (PLAN, *more):
         (out / name).unlink(missing_ok=True)
 
 
-def _follower() -> bool:
-    # torchrun and accelerate number the processes that train together.
+def follower() -> bool:
+    """Return whether another of the processes that train together does the writing."""
+    # torchrun and accelerate number them.
     return os.environ.get("RANK", "0") != "0"
 
 

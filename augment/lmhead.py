@@ -34,7 +34,7 @@ def load(name: str, seed: int) -> tuple[Any, Any, bool]:
     try:
         with quiet(), torch.random.fork_rng():
             torch.manual_seed(seed)
-            tokenizer = AutoTokenizer.from_pretrained(folder)
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
             model, info = AutoModelForMaskedLM.from_pretrained(
                 folder,
                 use_safetensors=True,

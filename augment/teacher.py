@@ -88,7 +88,7 @@ class Teacher:
         folder = model_folder(name)
         try:
             with quiet():
-                tokenizer = AutoTokenizer.from_pretrained(folder)
+                tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
                 model, info = AutoModelForSequenceClassification.from_pretrained(
                     folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True
                 )

@@ -81,7 +81,7 @@ def _states(words: Sequence[str], encoder: str, show: bool) -> npt.NDArray[np.fl
     folder = model_folder(encoder)
     try:
         with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(folder)
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
             model = AutoModel.from_pretrained(folder, use_safetensors=True, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise ResourceError(

@@ -20,10 +20,9 @@ from distill.errors import AblationError
 from distill.evaluation import measured
 from distill.examples import read_targets
 from distill.figure import draw_cells
-from distill.models import teachers
 from distill.pool import train_cells
 from distill.recipe import AblateSettings, StudentSettings, VariantSettings
-from distill.runs import Material, file_digest, prepare
+from distill.runs import Material, prepare, sources
 from distill.stages import TinyBERTSettings, TransformerStage
 from distill.summary import Choice, Summary, choose, page, summarise, summarise_variants
 from distill.variants import StagesJob, VariantCell, points
@@ -222,16 +221,11 @@ def _plan(
     # How many processes train, how many seeds and which variants change no finished cell: all of
     # these may grow.
     free = ("processes", "seeds", "variants")
-    plan = {
+    return {
         "set": transfer_set.identity,
         "teacher": teacher.get("fingerprint") or teacher.get("name"),
         "student": asdict(student),
-        "settings": {k: v for k, v in asdict(settings).items() if k not in free},
-    }
-    if isinstance(student, StudentSettings):
-        return plan | {"vectors": file_digest(student.vectors)}
-    weights = [file / "model.safetensors" for file in teachers(transfer_set, student, stages)]
-    return plan | {
         "stages": [asdict(stage) for stage in stages],
-        "teachers": [file_digest(str(file)) for file in weights],
+        "settings": {k: v for k, v in asdict(settings).items() if k not in free},
+        **sources(transfer_set, student, stages),
     }

@@ -77,7 +77,7 @@ def measure(
     """
     folder = str(folder)
     with quiet():
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         model: Any = AutoModelForSequenceClassification.from_pretrained(
             folder, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
         ).eval()

@@ -1,8 +1,8 @@
 """All stages of a transformer student, in order: where it starts, who teaches it, what is kept.
 
-A teacher is loaded for the stages that look inside it and for nothing else. From the first stage
-on, the run folder holds the student's config and tokenizer, so that a run that goes on after its
-last such stage needs no teacher either.
+A teacher is loaded for the stages that look inside it, and once for a student that starts from its
+layers or takes its vocabulary. From the first stage on, the run folder holds the student's config
+and tokenizer, so that a run that goes on after its last such stage needs no teacher.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,27 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from augment.files import follower
 from augment.progress import quiet
 from augment.rawtext import read_texts
 from augment.transferset import Task, TransferSet
 from distill.evaluation import evaluate
 from distill.examples import Examples, read_examples, text_examples
-from distill.matching import check_stage, run_matching
-from distill.models import begun_student, check_teacher, encoder, new_student, teacher_of
+from distill.losses import StageResult
+from distill.matching import check_stage, rows_of, run_matching
+from distill.models import (
+    begun_student,
+    check_length,
+    check_teacher,
+    encoder,
+    new_student,
+    teacher_of,
+)
 from distill.resume import STATE, keep, kept, read, save
 from distill.stages import TinyBERTSettings, TransformerStage
-from distill.trainer import StageResult
+
+Texts = tuple[tuple[str, ...], tuple[str, ...], int]
+"""Which raw text a stage reads: files, columns, the least words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +49,7 @@ class Rows:
     """What stages read, as tokens: the set's splits, and raw texts."""
 
     splits: dict[str, Examples] = field(default_factory=dict)
-    raw: dict[Any, Examples] = field(default_factory=dict)
+    raw: dict[Texts, Examples] = field(default_factory=dict)
 
     def of(self, stage: TransformerStage) -> Examples:
         """Return what a stage chooses its rows from."""
@@ -64,21 +75,25 @@ def go_through(
     """
     state = folder / STATE
     done = [StageResult(**result) for result in read(state, tensors=False)[0].get("mark", [])]
+    left = stages[len(done) :]
+    texts = read_raw(left)  # first, since a file that is not there costs no model a load
     if state.exists() and (folder / "config.json").is_file():
         student, tokenizer = begun_student(folder, headed=opened is not None)
     else:
         student, tokenizer = new_student(opened, settings, stages)
-    left = stages[len(done) :]
     for stage in left:
         if stage.inside:
             check_teacher(teacher_of(opened, settings, stage), stage, student.config, tokenizer)
     limit = min(settings.max_tokens, student.config.max_position_embeddings)
-    rows = read_rows(opened, left, tokenizer, limit)
-    for stage in left:
-        if not stage.raw:
-            assert opened is not None
-            check_stage(stage, rows.of(stage), opened.task, str(opened.path))
-    if not state.exists():  # from here on, what a resumed run needs is in the folder
+    rows = read_rows(opened, texts, tokenizer, limit)
+    for number, stage in enumerate(left, start=len(done) + 1):
+        chosen = rows_of(stage, rows.of(stage))
+        place = f"stage {number}" if opened is None else str(opened.path)
+        check_stage(stage, chosen, Task() if opened is None else opened.task, place)
+        if stage.inside:
+            check_length(teacher_of(opened, settings, stage), int(chosen.lengths.max()))
+    # From here on, what a resumed run needs is in the folder.
+    if not state.exists() and not follower():
         with quiet():
             student.config.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
@@ -136,32 +151,33 @@ def go_on(
     return results
 
 
+def read_raw(stages: Sequence[TransformerStage]) -> dict[Texts, list[str]]:
+    """Read the raw text of stages, once where several read the same.
+
+    Raises:
+        CorpusError: it cannot be read.
+    """
+    wanted = dict.fromkeys(_texts_of(stage) for stage in stages if stage.raw)
+    return {key: read_texts(key[0], key[1], [key[2]]) for key in wanted}
+
+
 def read_rows(
     opened: TransferSet | None,
-    stages: Sequence[TransformerStage],
+    texts: dict[Texts, list[str]],
     tokenizer: PreTrainedTokenizerBase,
     limit: int,
 ) -> Rows:
-    """Tokenise every split, and every raw text once; a row has at most ``limit`` tokens.
+    """Tokenise every split and raw text; a row has at most ``limit`` tokens.
 
-    Raises:
-        CorpusError: a raw text cannot be read.
+    Texts are taken out of ``texts`` as they are tokenised: a large one need not stay in memory.
     """
-    splits = () if opened is None else opened.splits
-    return Rows(
-        {
-            split: read_examples(opened, split, tokenizer, max_tokens=limit)
-            for split in splits
-            if opened is not None
-        },
-        {
-            (texts, columns, least): text_examples(
-                read_texts(texts, columns, [least]), tokenizer, max_tokens=limit
-            )
-            for texts, columns, least in {_texts_of(stage): 0 for stage in stages if stage.raw}
-        },
-    )
+    splits: dict[str, Examples] = {}
+    if opened is not None:
+        for split in opened.splits:
+            splits[split] = read_examples(opened, split, tokenizer, max_tokens=limit)
+    raw = {key: text_examples(texts.pop(key), tokenizer, max_tokens=limit) for key in list(texts)}
+    return Rows(splits, raw)
 
 
-def _texts_of(stage: TransformerStage) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+def _texts_of(stage: TransformerStage) -> Texts:
     return tuple(stage.texts), tuple(stage.columns), stage.min_words

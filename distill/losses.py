@@ -1,6 +1,7 @@
 """A Trainer whose loss is a sum of named terms: each is logged, none dwarfs the rest unsaid."""
 
 import warnings
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -12,6 +13,22 @@ from distill.resume import ResumableTrainer
 
 DWARFED = 100.0
 LOGS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What a stage did: steps, the history of losses and checks, and which state was kept."""
+
+    steps: int
+    rows: int
+    seconds: float
+    kept_step: int
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def checks(self) -> list[dict[str, float]]:
+        """The history's evaluations on validation, in order."""
+        return [entry for entry in self.history if "eval_rows" in entry]
 
 
 class TermTrainer(ResumableTrainer):
@@ -31,6 +48,13 @@ class TermTrainer(ResumableTrainer):
     def terms(self, model: nn.Module, inputs: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
         """Return the weighted terms of a batch by name, each (B,), and the model's outputs."""
         raise NotImplementedError
+
+    def result(self) -> StageResult:
+        """Train to the end, put the state to keep in place and say what happened."""
+        seconds = self.run()
+        kept = self.restore()
+        history = [entry for entry in self.state.log_history if "train_runtime" not in entry]
+        return StageResult(self.args.max_steps, len(self.train_dataset), seconds, kept, history)
 
     def compute_loss(
         self,
@@ -79,7 +103,7 @@ def training_arguments(
 ) -> TrainingArguments:
     """Return the Trainer's arguments of a stage; a constant rate and no clipping by default."""
     settings: dict[str, Any] = {"lr_scheduler_type": "constant", "max_grad_norm": 0.0}
-    return TrainingArguments(
+    made = TrainingArguments(
         output_dir=scratch,
         max_steps=steps,
         per_device_train_batch_size=batch,
@@ -97,3 +121,7 @@ def training_arguments(
         dataloader_pin_memory=False,
         **settings | more,
     )
+    # One process, one accelerator: transformers would split batches over several with DataParallel,
+    # which multiplies the rows of a step; several processes (torchrun) share the work instead.
+    made._n_gpu = min(made.n_gpu, 1)
+    return made

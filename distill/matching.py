@@ -3,12 +3,13 @@
 import inspect
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from accelerate.utils import convert_to_fp32
 from torch import Tensor, nn
 
 from augment.machine import steady_memory
@@ -20,22 +21,26 @@ from distill.errors import StageError
 from distill.examples import Examples
 from distill.hidden import Projections
 from distill.layers import LayerMap, layer_map
-from distill.losses import TermTrainer, training_arguments
+from distill.losses import StageResult, TermTrainer, training_arguments
 from distill.stages import ON_SCORES, ON_STATES, TransformerStage
 from distill.terms import Matching, captured
-from distill.trainer import StageResult, own_randomness, steps_of
+from distill.trainer import own_randomness, steps_of
 
 
 class Matched(nn.Module):
-    """The student and its projections, trained and checkpointed as one, saved apart."""
+    """The student and its projections, trained and checkpointed as one, saved apart.
+
+    The terms are made inside ``forward``: ``DistributedDataParallel`` finds out from what comes out
+    of it which parameters take part, and the projections do, a head without a say does not.
+    """
 
     def __init__(self, student: Any, projections: Projections | None) -> None:
         super().__init__()
         self.student, self.projections = student, projections
 
-    def forward(self, **batch: Tensor) -> Any:
-        """Run the student."""
-        return self.student(**batch)
+    def forward(self, match: Callable[[], dict[str, Tensor]] | None = None, **batch: Tensor) -> Any:
+        """Return the terms that ``match`` makes; without it, run the student on a batch."""
+        return self.student(**batch) if match is None else match()
 
 
 def run_matching(
@@ -67,8 +72,7 @@ def run_matching(
     Raises:
         StageError: the rows, the teacher or the layers do not serve the objectives.
     """
-    if stage.data == "originals":
-        examples = examples.where(examples.column("copies") == 0)
+    examples = rows_of(stage, examples)
     check_stage(stage, examples, task, "the transfer set")
     steps = steps_of(stage, len(examples))
     layers, projections = LayerMap(()), None
@@ -92,11 +96,9 @@ def run_matching(
             show=sys.stderr.isatty() if show is None else show,
             checkpoint=checkpoint, mark=mark,
         )  # fmt: skip
-        seconds = trainer.run()
-        kept = trainer.restore()
+        result = trainer.result()
     student.eval()
-    history = [entry for entry in trainer.state.log_history if "train_runtime" not in entry]
-    return StageResult(steps, len(examples), seconds, kept, history)
+    return result
 
 
 class MatchingTrainer(TermTrainer):
@@ -151,19 +153,28 @@ class MatchingTrainer(TermTrainer):
             teacher.model.to(self.args.device)
 
     def terms(self, model: nn.Module, inputs: dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
-        """Run both sides on the same tokens; return the weighted terms and the student's side."""
+        """Run both sides on the same tokens; return the weighted terms and no outputs."""
         targets = {name: inputs.pop(name) for name in ("labels", "logits") if name in inputs}
-        student = self.student(inputs, through=model)
-        sides = Matching(
-            student=student,
-            batch=inputs | targets,
-            teacher=self._taught(inputs),
-            layers=self.layers,
-            projections=self.projections,
-            temperature=self.stage.temperature,
-            regression=self.task is not None and self.task.kind == "regression",
-        )
-        return sides.terms(self.stage.objectives), student
+        teacher = self._taught(inputs)
+
+        def match() -> dict[str, Tensor]:
+            student = self.student(inputs)
+            sides = Matching(
+                student=States(
+                    *convert_to_fp32((student.attention, student.hidden, student.logits))
+                ),
+                batch=inputs | targets,
+                teacher=teacher,
+                layers=self.layers,
+                projections=self.projections,
+                temperature=self.stage.temperature,
+                regression=self.task is not None and self.task.kind == "regression",
+            )
+            # Inside forward the encoder's precision would reach the projections too.
+            with torch.autocast(self.args.device.type, enabled=False):
+                return sides.terms(self.stage.objectives)
+
+        return model(match), None
 
     def _taught(self, inputs: Mapping[str, Tensor]) -> States | None:
         if self.teacher is None:
@@ -194,6 +205,13 @@ class MatchingTrainer(TermTrainer):
             # Fused: most numbers are embeddings, and a loop over them takes eight times as long.
             self.optimizer = torch.optim.AdamW(groups, lr=self.stage.rate, fused=True)
         return self.optimizer
+
+
+def rows_of(stage: TransformerStage, examples: Examples) -> Examples:
+    """Return the rows that a stage's ``data`` chooses."""
+    if stage.data == "transfer-set":
+        return examples
+    return examples.where(examples.column("copies") == 0)
 
 
 def check_stage(stage: TransformerStage, examples: Examples, task: Task, where: str) -> None:
@@ -232,7 +250,7 @@ def layers_of(stage: TransformerStage, student: int, teacher: Any) -> LayerMap:
     """
     if not stage.reads(*ON_SCORES, *ON_STATES):
         return LayerMap(())
-    rule: Any = stage.layer_map or "uniform"
+    rule: Any = "uniform" if stage.layer_map is None else stage.layer_map
     return layer_map(rule, student=student, teacher=teacher.num_hidden_layers)
 
 

@@ -84,7 +84,7 @@ def begun_student(folder: Path, *, headed: bool) -> tuple[Any, PreTrainedTokeniz
     kind = BertForSequenceClassification if headed else BertModel
     with torch.random.fork_rng(devices=[]):
         student = kind(BertConfig.from_pretrained(folder))
-    return student, AutoTokenizer.from_pretrained(folder)
+    return student, AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
 def new_student(
@@ -193,6 +193,23 @@ def check_teacher(
     layers_of(stage, student.num_hidden_layers, config)
 
 
+def check_length(name: str, longest: int) -> None:
+    """Refuse rows that are longer than their teacher can read.
+
+    Raises:
+        StageError: names the setting that cuts them.
+    """
+    config = _config(name)
+    most = getattr(config, "max_position_embeddings", None) or longest
+    if "roberta" in config.model_type:  # its positions start after the padding's
+        most -= config.pad_token_id + 1
+    if longest > most:
+        raise StageError(
+            f"the teacher {name} reads {most} tokens at most, and a row has {longest}; "
+            f"write max_tokens = {most} in [student]"
+        )
+
+
 def _config(name: str) -> Any:
     with _found(name):
         return AutoConfig.from_pretrained(model_folder(name), trust_remote_code=False)
@@ -200,7 +217,9 @@ def _config(name: str) -> Any:
 
 def _tokenizer(name: str) -> PreTrainedTokenizerBase:
     with _found(name):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(model_folder(name))
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            model_folder(name), trust_remote_code=False
+        )
         return tokenizer
 
 

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from augment.errors import MachineError
-from augment.files import replacing
+from augment.files import follower, replacing
 from augment.progress import quiet
 from augment.transferset import Task
 from distill.buckets import WINDOW, loader
@@ -237,6 +237,8 @@ def keep(path: Path, model: Any, mark: Any) -> None:
     Raises:
         MachineError: the disk refuses.
     """
+    if follower():
+        return
     header = {"trainer": "null", "mark": json.dumps(mark)}
     with unwritten(path), replacing(path) as temporary:
         save_file(_named("model", model.state_dict()), temporary, metadata=header)
@@ -261,6 +263,8 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
     Raises:
         MachineError: the disk refuses.
     """
+    if follower():
+        return
     with quiet(), unwritten(folder):
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)

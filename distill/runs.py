@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pyarrow.compute as pc
 import torch
 
-from augment.files import begin, claimed, compare, settle, write_atomic
+from augment.files import begin, claimed, compare, finish, settle
 from augment.rawtext import file_of
 from augment.settings import model_folder
 from augment.transferset import TransferSet
@@ -23,13 +23,14 @@ from distill.curriculum import go_through
 from distill.errors import RunError, StageError
 from distill.evaluation import evaluate
 from distill.examples import Examples, read_examples
+from distill.losses import StageResult
 from distill.models import teachers
 from distill.recipe import DEFAULT_STAGES, StageSettings, StudentSettings
 from distill.resume import STATE, read, save
 from distill.stages import TinyBERTSettings, TransformerStage
 from distill.students.bilstm import BiLSTMForSequenceClassification
 from distill.students.build import Vocabulary, bilstm, vocabulary
-from distill.trainer import StageResult, check, run_stage
+from distill.trainer import check, run_stage
 
 FORMAT = 1
 RUN = "run.json"
@@ -172,8 +173,7 @@ def train(
         _refuse_early(opened, stages)
         begin(folder, plan, RunError)
         record = plan | _trained(opened, student, stages, folder, show)
-        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-        write_atomic(folder / RUN, text.encode())
+        finish(folder / RUN, record)
         settle(folder, STATE)
     return Run(folder, record)
 
@@ -276,7 +276,7 @@ def _plan(
         "set": None if transfer_set is None else _about(transfer_set),
         "teacher": json.loads(json.dumps(teacher)),
         "student": asdict(student),
-        **_sources(transfer_set, student, stages),
+        **sources(transfer_set, student, stages),
         "stages": [asdict(stage) for stage in stages],
     }
 
@@ -290,7 +290,7 @@ def _about(transfer_set: TransferSet) -> dict[str, Any]:
     }
 
 
-def _sources(
+def sources(
     transfer_set: TransferSet | None,
     student: StudentSettings | TinyBERTSettings,
     stages: Sequence[Any],

@@ -136,8 +136,14 @@ class TransformerStage:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise ValueError(f"{name} is a number of at least 0, got {value}")
-        if len(set(self.freeze)) == len(PARTS):
-            raise ValueError("freeze names every part of the student, so nothing is trained")
+        reached = (
+            PARTS if self.predicts else PARTS[: 2 if self.reads(*ON_SCORES, *ON_STATES) else 1]
+        )
+        if set(self.freeze) >= set(reached):
+            raise ValueError(
+                f"freeze names every part of the student that the objectives reach "
+                f"({', '.join(reached)}), so nothing is trained"
+            )
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed is a whole number in [0, 2**32), got {self.seed}")
         if isinstance(self.layer_map, str) and self.layer_map not in RULES:

@@ -4,7 +4,6 @@ The paper trains BERT-large that way; a teacher that had seen copies would judge
 book. Pairs are read jointly, ``[CLS] a [SEP] b [SEP]``.
 """
 
-import json
 import sys
 import tempfile
 from dataclasses import asdict, dataclass, replace
@@ -18,11 +17,10 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedTokenizerBase,
-    TrainingArguments,
 )
 
 from augment.errors import ResourceError
-from augment.files import begin, claimed, compare, read_json, settle, write_atomic
+from augment.files import begin, claimed, compare, finish, read_json, settle
 from augment.machine import resolve
 from augment.progress import quiet
 from augment.settings import TeacherSettings, model_folder
@@ -30,6 +28,7 @@ from augment.transferset import TransferSet
 from distill.errors import RunError, StageError
 from distill.evaluation import evaluate
 from distill.examples import Examples, read_examples
+from distill.losses import training_arguments
 from distill.resume import STATE, ResumableTrainer, save
 from distill.trainer import own_randomness, steps_of_epochs
 
@@ -85,8 +84,7 @@ def fine_tune(
         else:
             begin(folder, plan, RunError)
             record = plan | _teach(opened, settings, folder, show)
-            text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-            write_atomic(folder / TEACHER, text.encode())
+            finish(folder / TEACHER, record)
         settle(folder, STATE)
     return Taught(folder, record)
 
@@ -147,7 +145,9 @@ def _tokenizer(name: str, base: str) -> PreTrainedTokenizerBase:
         ResourceError: the base cannot be had.
     """
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(base)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            base, trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
         raise ResourceError(
             f"base {name!r} cannot be loaded: {str(error).strip().splitlines()[0]}; get it with: "
@@ -189,24 +189,17 @@ def _fit(
 ) -> dict[str, Any]:
     steps = steps_of_epochs(settings.epochs, len(examples), settings.batch)
     with tempfile.TemporaryDirectory() as scratch:
-        arguments = TrainingArguments(
-            output_dir=scratch,
-            max_steps=steps,
-            per_device_train_batch_size=settings.batch,
-            learning_rate=settings.learning_rate,
+        arguments = training_arguments(
+            scratch,
+            steps=steps,
+            batch=settings.batch,
+            rate=settings.learning_rate,
+            precision=settings.precision,
+            seed=settings.seed,
             lr_scheduler_type="linear",
             warmup_steps=int(np.ceil(settings.warmup * steps)),
             weight_decay=settings.weight_decay,
-            use_cpu=not torch.accelerator.is_available(),
-            bf16=resolve(settings.precision) == "bf16",
-            seed=settings.seed,
-            logging_steps=max(1, steps // 50),
-            save_strategy="no",
-            eval_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            remove_unused_columns=False,
-            dataloader_pin_memory=False,
+            max_grad_norm=1.0,
         )
         trainer = ResumableTrainer(
             model,

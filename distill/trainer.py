@@ -5,12 +5,12 @@ objective over rows with logits, length-bucketed batches whose order depends on 
 alone, each loss term logged by name, and the best state kept in memory.
 """
 
+import os
 import random
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +23,10 @@ from augment.transferset import Task
 from distill.adadelta import AdaDelta
 from distill.errors import StageError
 from distill.examples import Examples
-from distill.losses import TermTrainer, training_arguments
+from distill.losses import StageResult, TermTrainer, training_arguments
 from distill.objectives import Objective
 from distill.recipe import StageSettings
 from distill.stages import TransformerStage
-
-
-@dataclass(frozen=True, slots=True)
-class StageResult:
-    """What a stage did: steps, the history of losses and checks, and which state was kept."""
-
-    steps: int
-    rows: int
-    seconds: float
-    kept_step: int
-    history: list[dict[str, float]] = field(default_factory=list)
-
-    @property
-    def checks(self) -> list[dict[str, float]]:
-        """The history's evaluations on validation, in order."""
-        return [entry for entry in self.history if "eval_rows" in entry]
 
 
 def steps_of(stage: StageSettings | TransformerStage, rows: int) -> int:
@@ -54,8 +38,12 @@ def steps_of(stage: StageSettings | TransformerStage, rows: int) -> int:
 
 
 def steps_of_epochs(epochs: float, rows: int, batch: int) -> int:
-    """Return the steps of ``epochs`` passes over ``rows`` rows, at least one."""
-    return max(1, round(epochs * -(-rows // batch)))
+    """Return the steps of ``epochs`` passes over ``rows`` rows, at least one.
+
+    Of processes that train together each takes a batch of its own at every step.
+    """
+    together = batch * int(os.environ.get("WORLD_SIZE", "1"))  # set by torchrun and accelerate
+    return max(1, round(epochs * -(-rows // together)))
 
 
 def check(objective: Objective, examples: Examples, where: str) -> None:
@@ -116,11 +104,9 @@ def run_stage(
             show=sys.stderr.isatty() if show is None else show,
             checkpoint=checkpoint, mark=mark,
         )  # fmt: skip
-        seconds = trainer.run()
-        kept = trainer.restore()
+        result = trainer.result()
     model.eval()
-    history = [entry for entry in trainer.state.log_history if "train_runtime" not in entry]
-    return StageResult(steps, len(examples), seconds, kept, history)
+    return result
 
 
 class StageTrainer(TermTrainer):

@@ -14,7 +14,7 @@ import numpy as np
 
 from augment.machine import threads
 from augment.transferset import Task, TransferSet
-from distill.curriculum import Rows, go_on, read_rows
+from distill.curriculum import Rows, go_on, read_raw, read_rows
 from distill.errors import AblationError, StageError
 from distill.evaluation import evaluate, headline
 from distill.examples import Examples
@@ -191,7 +191,7 @@ class StagesJob:
     def rows(self) -> Rows:
         """What the stages read, train cut down to the rows asked for; read once for all cells."""
         tokenizer, limit = reading(self.opened, self.student, self.stages)
-        found = read_rows(self.opened, self.stages, tokenizer, limit)
+        found = read_rows(self.opened, read_raw(self.stages), tokenizer, limit)
         if self.settings.rows is not None:
             found.splits["train"] = some_sources(found.splits["train"], self.settings.rows)
         return found

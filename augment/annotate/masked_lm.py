@@ -276,7 +276,7 @@ def _opened(name: str, folder: str) -> tuple[Any, Any]:
 
     try:
         with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(folder)
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
             model, info = AutoModelForMaskedLM.from_pretrained(
                 folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True
             )

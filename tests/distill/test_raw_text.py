@@ -297,12 +297,11 @@ def test_without_a_set_every_stage_reads_raw_text(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_file_that_is_not_there_is_said_before_any_work(
-    teacher: Path, lines: Path, tmp_path: Path
-) -> None:
+def test_a_file_that_is_not_there_is_said_before_any_work(lines: Path, tmp_path: Path) -> None:
     stages = [raw(lines), raw(tmp_path / "absent.txt")]
+    nobody = small(tmp_path / "nobody")  # a teacher is looked for later
     with pytest.raises(CorpusError, match=r"absent.txt: no such file"):
-        D.train(None, student=small(teacher), stages=stages, out=tmp_path / "run")
+        D.train(None, student=nobody, stages=stages, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.nn.parallel import DistributedDataParallel
 from transformers import (
     AutoTokenizer,
     BertConfig,
@@ -23,6 +25,7 @@ from typer.testing import CliRunner
 
 import distill as D
 from augment.errors import SettingsError
+from augment.settings import TeacherSettings
 from augment.transferset import Task, TransferSet, write_set
 from distill import resume
 from distill.attention import States, capturing
@@ -31,12 +34,13 @@ from distill.errors import RunError, StageError, StudentError
 from distill.examples import read_examples
 from distill.hidden import Projections
 from distill.layers import layer_map
-from distill.matching import run_matching
+from distill.matching import MatchingTrainer, run_matching
 from distill.recipe import read
 from distill.resume import STATE
 from distill.stages import INSIDE, PREDICTION, TinyBERTSettings, TransformerStage
 from distill.terms import Matching, captured
-from tests.distill.conftest import regression_rows
+from distill.trainer import steps_of_epochs
+from tests.distill.conftest import regression_rows, rows
 
 Make = Callable[..., TransferSet]
 TWO = {"attention": 1.0, "hidden": 1.0, "embedding": 1.0}
@@ -366,6 +370,58 @@ def test_the_teacher_and_the_callers_randomness_stay_as_they_were(
     assert student.config is not model.config
 
 
+@pytest.mark.parametrize("objectives", [TWO, SOFT, {"hidden": 1.0, "logits-mse": 1.0}])
+def test_a_stage_trains_alike_inside_distributed_data_parallel(
+    objectives: dict[str, float],
+    make_set: Make,
+    teacher: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # It refuses parameters that are used outside of the wrapped forward, as projections might be,
+    # and waits for those that come out of it and have no say in the loss, as the head.
+    made, stages = make_set(), [stage(objectives=objectives, steps=3)]
+    calm = D.train(made, student=small(teacher), stages=stages, out=tmp_path / "calm")
+    plain = MatchingTrainer.terms
+    wrapped: list[Any] = []
+
+    def terms(self: Any, model: Any, inputs: Any) -> Any:
+        if not wrapped:
+            wrapped.append(DistributedDataParallel(model, find_unused_parameters=True))
+        return plain(self, wrapped[0], inputs)
+
+    monkeypatch.setattr(MatchingTrainer, "terms", terms)
+    store = f"file://{tmp_path / 'store'}"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        run = D.train(made, student=small(teacher), stages=stages, out=tmp_path / "run")
+    finally:
+        torch.distributed.destroy_process_group()
+    assert wrapped
+    assert same(run.path, calm.path)
+
+
+def test_of_processes_that_train_together_one_writes(
+    make_set: Make, teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What another one wrote might come before the first one claims the folder, or a finished
+    # record before the first one's weights.
+    monkeypatch.setenv("RANK", "1")
+    made, stages = make_set(), [intermediate(steps=2), prediction(steps=2)]
+    run = D.train(made, student=small(teacher), stages=stages, out=tmp_path / "run")
+    settings = TeacherSettings(base=str(teacher), epochs=1.0, evaluations=1)
+    taught = D.fine_tune(made, settings, out=tmp_path / "taught")
+    assert run.metrics["test"]["rows"] == taught.metrics["test"]["rows"] == 8
+    assert not run.path.exists()
+    assert not taught.path.exists()
+
+
+def test_processes_that_train_together_share_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert steps_of_epochs(3.0, 12, 2) == 18
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert steps_of_epochs(3.0, 12, 2) == 9
+
+
 def test_both_stages_run_in_bf16(make_set: Make, teacher: Path, tmp_path: Path) -> None:
     stages = [
         intermediate(steps=60, batch=8, learning_rate=1e-2, precision="bf16"),
@@ -446,6 +502,44 @@ def test_a_map_that_does_not_fit_is_refused_before_any_work(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_teacher_of_fewer_positions_is_refused_before_any_work(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    model = BertModel(BertConfig.from_pretrained(teacher, max_position_embeddings=5))
+    model.save_pretrained(tmp_path / "short")
+    AutoTokenizer.from_pretrained(teacher).save_pretrained(tmp_path / "short")
+    stages = [prediction(), intermediate(teacher=str(tmp_path / "short"))]
+    with pytest.raises(StageError, match="reads 5 tokens at most, .* write max_tokens = 5"):
+        D.train(make_set(copies=1), student=small(teacher), stages=stages, out=tmp_path / "run")
+    cut = small(teacher, max_tokens=5)
+    stages = [intermediate(teacher=str(tmp_path / "short"), steps=1)]
+    assert D.train(make_set("b"), student=cut, stages=stages, out=tmp_path / "run").metrics
+
+
+def test_an_empty_map_is_no_default(make_set: Make, teacher: Path, tmp_path: Path) -> None:
+    empty = intermediate(layer_map=())
+    with pytest.raises(StageError, match="lists 0 teacher layers for 2"):
+        D.train(make_set(), student=small(teacher), stages=[empty], out=tmp_path / "run")
+
+
+def test_a_later_stage_without_rows_is_refused_before_any_work(
+    teacher: Path, tmp_path: Path
+) -> None:
+    copies = rows(1).filter(pc.field("copy") > 0)
+    made = write_set(
+        tmp_path / "set",
+        train=copies,
+        held_out={},
+        task=Task("classification", ("negative", "positive")),
+        text=("text",),
+        teacher={"name": "oracle"},
+    )
+    stages = [intermediate(), prediction(data="originals")]
+    with pytest.raises(StageError, match="there are no rows to train on"):
+        D.train(made, student=small(teacher), stages=stages, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_sizes_that_cannot_be_are_refused(make_set: Make, teacher: Path, tmp_path: Path) -> None:
     odd = small(teacher, hidden=9, heads=None)
     with pytest.raises(StudentError, match="hidden is a multiple of heads, got 9 and 2"):
@@ -503,6 +597,22 @@ def test_the_teachers_weights_belong_to_the_plan(
         D.train(made, **settings, out=out)
 
 
+def test_the_weights_that_a_student_starts_from_belong_to_the_plan(
+    make_set: Make, teacher: Path, tmp_path: Path
+) -> None:
+    made, out = make_set(), tmp_path / "run"
+    start = TinyBERTSettings(init=str(teacher), layers=4, intermediate=24, dropout=0.0)
+    settings = {"student": start, "stages": [prediction(steps=2)]}
+    D.train(made, **settings, out=out)
+    assert D.train(made, **settings, out=out).path == out
+    model = BertForSequenceClassification.from_pretrained(teacher)
+    with torch.no_grad():
+        model.bert.pooler.dense.bias.add_(1)
+    model.save_pretrained(teacher)
+    with pytest.raises(RunError, match="start was"):
+        D.train(made, **settings, out=out)
+
+
 def test_the_placeholder_reads_as_the_tokenizers_own_mask(encoder: Path, tmp_path: Path) -> None:
     import pyarrow as pa
 
@@ -541,6 +651,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (
         {"objectives": SOFT, "freeze": ("embeddings", "encoder", "pooler", "classifier")},
         "nothing is trained",
+    ),
+    (
+        {"objectives": {"hidden": 1}, "freeze": ("embeddings", "encoder")},
+        "reach .embeddings, encoder., so nothing is trained",
+    ),
+    (
+        {"objectives": {"embedding": 1}, "freeze": ("embeddings",)},
+        "reach .embeddings., so nothing is trained",
     ),
 ]
 

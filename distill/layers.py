@@ -19,14 +19,9 @@ class LayerMap:
     teacher: tuple[int, ...]
 
     @property
-    def attention(self) -> tuple[tuple[int, int], ...]:
-        """Pairs (m, g(m)) of layers whose attention is matched."""
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Pairs (m, g(m)) of layers that are matched, in attention as in hidden states."""
         return tuple((m, g) for m, g in enumerate(self.teacher, start=1) if g)
-
-    @property
-    def hidden(self) -> tuple[tuple[int, int], ...]:
-        """Pairs (m, g(m)) of matched hidden states; (0, 0), the embeddings, comes first."""
-        return ((0, 0), *self.attention)
 
 
 def layer_map(rule: Rule | Sequence[int], *, student: int, teacher: int) -> LayerMap:

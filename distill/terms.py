@@ -1,6 +1,24 @@
 """What a stage matches with what: the objectives by the names that recipes give them.
 
-Letters: B rows, M student layers; student layer m is matched with the teacher's layer g(m).
+====================  =============================  ==========================  =================
+name                  of the student                 with                        mean over
+====================  =============================  ==========================  =================
+embedding             hidden state 0, times W_e      the teacher's               real tokens, width
+attention             scores of layer m              the teacher's, layer g(m)   heads, real pairs
+attention-kl          their distributions            the teacher's, layer g(m)   heads, real queries
+hidden                hidden state m, times W_h      the teacher's, layer g(m)   real tokens, width
+cosine                hidden state m, times W_h      the teacher's, layer g(m)   real tokens
+patience              [CLS] of state m, length 1     the teacher's, layer g(m)   --
+soft-cross-entropy    logits                         the set's logits            --
+logits-mse            logits                         the set's logits            --
+hard-cross-entropy    logits                         the set's labels            --
+====================  =============================  ==========================  =================
+
+Scores are QK^T/sqrt(d), before mask and softmax. Layers count from 1; hidden state 0 is what the
+embeddings give. Terms over layers are added up, so six layers weigh half as much again as four. A
+row's terms are weighted and added; the Trainer takes the mean over the rows of a batch. The teacher
+beside the student gives states and scores alone: predictions are matched with the cached logits.
+Letters: B rows, M student layers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -67,6 +85,7 @@ class Matching:
             case "cosine":
                 return _sum(hidden_cosine(a, b, mask, project=w.hidden) for a, b in states)
             case "patience":
+                # No mask: [CLS] comes first and is never padding.
                 return _sum(patience(a, b, project=w.hidden) for a, b in states)
         raise KeyError(name)
 
@@ -89,7 +108,7 @@ class Matching:
         assert self.teacher is not None
         assert self.layers is not None
         assert self.projections is not None
-        return self.student, self.teacher, self.layers.attention, self.projections
+        return self.student, self.teacher, self.layers.pairs, self.projections
 
 
 def captured(
@@ -103,7 +122,7 @@ def captured(
         side: 0 for the student's layers, 1 for the teacher's.
     """
     wanted = {name for name, weight in weights.items() if weight > 0}
-    mapped = [pair[side] for pair in layers.attention]
+    mapped = [pair[side] for pair in layers.pairs]
     scores = mapped if wanted & set(ON_SCORES) else []
     states = mapped if wanted & set(ON_STATES) else []
     return scores, [*([0] if "embedding" in wanted else []), *states]

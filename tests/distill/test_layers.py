@@ -7,10 +7,9 @@ from distill.layers import LayerMap, layer_map, spread
 
 
 def test_uniform_is_the_papers_map() -> None:
-    # TinyBERT4 of BERT-base: hidden states 0, 3, 6, 9, 12; attention of layers 3, 6, 9, 12.
+    # TinyBERT4 of BERT-base: layers 3, 6, 9, 12, and the embeddings with the embeddings.
     found = layer_map("uniform", student=4, teacher=12)
-    assert [g for _, g in found.hidden] == [0, 3, 6, 9, 12]
-    assert found.attention == ((1, 3), (2, 6), (3, 9), (4, 12))
+    assert found.pairs == ((1, 3), (2, 6), (3, 9), (4, 12))
 
 
 def test_top_and_bottom_are_the_last_and_the_first_layers() -> None:
@@ -27,8 +26,7 @@ def test_equal_depths_have_one_map(depth: int) -> None:
 def test_a_list_names_a_teacher_layer_each_and_zero_leaves_out() -> None:
     # BERT-PKD's skip map for 6 of 12 layers: the last layer is left to the logits.
     found = layer_map([2, 4, 6, 8, 10, 0], student=6, teacher=12)
-    assert found.attention == ((1, 2), (2, 4), (3, 6), (4, 8), (5, 10))
-    assert found.hidden == ((0, 0), *found.attention)
+    assert found.pairs == ((1, 2), (2, 4), (3, 6), (4, 8), (5, 10))
 
 
 @pytest.mark.parametrize("teacher", range(1, 13))

@@ -106,3 +106,31 @@ def encoder(tmp_path: Path) -> Path:
     BertForSequenceClassification(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def write_bert(folder: Path, encoder: Path, *, headed: bool = True) -> Path:
+    """Write a BERT of four layers with the toy vocabulary, with the toy classes or without a head."""
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
+
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    torch.manual_seed(2)
+    names = dict(enumerate(CLASSES.classes))
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=32,
+        initializer_range=0.3,  # scores large enough to be worth matching
+        **({"id2label": names, "label2id": {n: i for i, n in names.items()}} if headed else {}),
+    )
+    (BertForSequenceClassification if headed else BertModel)(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def teacher(encoder: Path, tmp_path: Path) -> Path:
+    """Write the toy teacher."""
+    return write_bert(tmp_path / "teacher", encoder)

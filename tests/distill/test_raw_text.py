@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
+from transformers import AutoModel, AutoTokenizer, BertModel
 from typer.testing import CliRunner
 
 import distill as D
@@ -22,7 +22,7 @@ from distill.examples import text_examples
 from distill.recipe import read
 from distill.resume import STATE
 from distill.stages import TinyBERTSettings, TransformerStage
-from tests.distill.conftest import BAD, GOOD
+from tests.distill.conftest import BAD, GOOD, write_bert
 
 Make = Callable[..., TransferSet]
 INSIDE = {"attention": 1.0, "hidden": 1.0, "embedding": 1.0}
@@ -30,22 +30,8 @@ INSIDE = {"attention": 1.0, "hidden": 1.0, "embedding": 1.0}
 
 @pytest.fixture
 def teacher(encoder: Path, tmp_path: Path) -> Path:
-    """Write an encoder of four layers that was never fine-tuned: it has no head."""
-    tokenizer = AutoTokenizer.from_pretrained(encoder)
-    torch.manual_seed(2)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=32,
-        initializer_range=0.3,
-    )
-    folder = tmp_path / "teacher"
-    BertModel(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    """Write an encoder that was never fine-tuned: it has no head."""
+    return write_bert(tmp_path / "teacher", encoder, headed=False)
 
 
 @pytest.fixture

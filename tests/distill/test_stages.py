@@ -47,28 +47,6 @@ TWO = {"attention": 1.0, "hidden": 1.0, "embedding": 1.0}
 SOFT = {"soft-cross-entropy": 1.0}
 
 
-@pytest.fixture
-def teacher(encoder: Path, tmp_path: Path) -> Path:
-    """Write a BERT of four layers with the toy vocabulary and the toy classes."""
-    tokenizer = AutoTokenizer.from_pretrained(encoder)
-    torch.manual_seed(2)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=32,
-        initializer_range=0.3,  # scores large enough to be worth matching
-        id2label={0: "negative", 1: "positive"},
-        label2id={"negative": 0, "positive": 1},
-    )
-    folder = tmp_path / "teacher"
-    BertForSequenceClassification(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
 def small(teacher: Path, **changes: Any) -> TinyBERTSettings:
     settings: dict[str, Any] = {"layers": 2, "hidden": 8, "heads": 2, "dropout": 0.0}
     return TinyBERTSettings(**settings | {"teacher": str(teacher)} | changes)

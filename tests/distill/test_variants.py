@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 from typer.testing import CliRunner
 
 import distill as D
@@ -118,33 +117,12 @@ def test_a_subset_keeps_the_copies_of_its_sources(
     assert set(again.column("sources").tolist()) < set(sources.tolist())
 
 
-@pytest.fixture
-def teacher(encoder: Path, tmp_path: Path) -> Path:
-    """Write a BERT of two layers with the toy vocabulary and the toy classes."""
-    tokenizer = AutoTokenizer.from_pretrained(encoder)
-    torch.manual_seed(2)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=8,
-        max_position_embeddings=32,
-        id2label={0: "negative", 1: "positive"},
-        label2id={"negative": 0, "positive": 1},
-    )
-    folder = tmp_path / "teacher"
-    BertForSequenceClassification(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
 def quick(teacher: Path) -> tuple[TinyBERTSettings, tuple[TransformerStage, ...]]:
     stages = (
         TransformerStage(objectives={"attention": 1, "hidden": 1, "embedding": 1}, steps=2),
         TransformerStage(objectives={"soft-cross-entropy": 1}, steps=2),
     )
-    return TinyBERTSettings(layers=2, teacher=str(teacher)), stages
+    return TinyBERTSettings(layers=4, hidden=8, teacher=str(teacher)), stages
 
 
 def test_an_ablation_of_variants_grows_and_prints_the_gap(

@@ -248,7 +248,11 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 # Ten steps a stage, a checkpoint after each step but a stage's last.
-@pytest.mark.parametrize("moments", [(1,), (9,), (10,), (5, 4, 3, 3)])
+@pytest.mark.parametrize(
+    "moments",
+    [(5, 4, 3, 3), *(pytest.param((m,), marks=pytest.mark.slow) for m in (1, 9, 10))],
+    ids=str,
+)
 def test_a_student_killed_in_either_stage_has_the_undisturbed_weights(
     moments: tuple[int, ...],
     make_set: Make,
@@ -272,7 +276,7 @@ def test_a_student_killed_in_either_stage_has_the_undisturbed_weights(
     assert not (out / STATE).exists()
 
 
-@pytest.mark.parametrize("moment", [10, 14])
+@pytest.mark.parametrize("moment", [10, pytest.param(14, marks=pytest.mark.slow)])
 def test_a_run_killed_after_its_last_intermediate_stage_needs_no_teacher(
     moment: int, make_set: Make, teacher: Path, tmp_path: Path, kill: Callable[[int], None]
 ) -> None:
@@ -438,6 +442,7 @@ def test_a_student_starts_from_the_teachers_layers(
         assert torch.allclose(mine[name.format(m)], theirs[name.format(g - 1)], atol=1e-7)
 
 
+@pytest.mark.slow  # a process of its own imports transformers' pipelines for seconds
 def test_a_saved_student_works_in_a_pipeline_without_this_library(
     make_set: Make, teacher: Path, tmp_path: Path
 ) -> None:

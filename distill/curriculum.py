@@ -145,6 +145,7 @@ def go_on(
             checkpoint=state,
             mark=[asdict(result) for result in results],
         )
+        del teacher  # before the next one is loaded
         results.append(result)
         if state is not None:
             keep(state, student, [asdict(result) for result in results])

@@ -79,6 +79,28 @@ def test_stages_on_raw_text_stay_unless_they_are_what_is_left_out() -> None:
     assert found("without-general") == [("transfer-set", 50, 3), ("transfer-set", 10, 1)]
 
 
+def test_a_joint_stage_loses_terms_and_stays_one_stage() -> None:
+    joint = TransformerStage(
+        objectives={"soft-cross-entropy": 0.7, "hard-cross-entropy": 0.3, "patience": 0.1},
+        temperature=10.0,
+        layer_map=(2, 4),
+        steps=5,
+    )
+
+    def found(name: str) -> TransformerStage:
+        made = varied(name, STUDENT, (joint,), (5,))
+        assert made is not None
+        (stage,) = made[1]
+        return stage
+
+    assert found("hard").objectives == {"hard-cross-entropy": 1}
+    assert found("logits").objectives == {"soft-cross-entropy": 0.7, "hard-cross-entropy": 0.3}
+    assert found("without-hidden").objectives == found("logits").objectives
+    assert found("without-hidden").temperature == 10
+    assert found("without-prediction").objectives == {"hard-cross-entropy": 1, "patience": 0.1}
+    assert {found(name).steps for name in ("hard", "logits", "without-hidden")} == {5}
+
+
 def test_a_variant_that_would_be_the_recipe_is_none() -> None:
     assert varied("without-general", STUDENT, (INSIDE, AFTER), (3, 1)) is None
     assert varied("without-attention", STUDENT, (AFTER,), (3,)) is None

@@ -9,7 +9,6 @@ Letters: J words asked about, S sequences, L their length in pieces, V vocabular
 Source: Jiao et al. 2020, Algorithm 1, https://arxiv.org/abs/1909.10351.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from augment.annotate.layout import Layout, Places
+from augment.annotate.parts import first_position, parted, trial, width_of
+from augment.annotate.vocabulary import Vocabulary
 from augment.digest import model_facts
 from augment.errors import ResourceError
 from augment.machine import cores, resolve
@@ -33,63 +34,6 @@ FORMAT = 1
 _HEAD_ROWS = 64
 _STATES = 8192  # kept until the head runs over them
 _UNLIMITED = 512  # read at once by a model that names no limit
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Vocabulary:
-    """The model's pieces as words.
-
-    Attributes:
-        words: the pieces without the marks of their place, V strings.
-        kind: 1 for pieces that follow white space, 0 for others, (V,); all 0 in word-piece models.
-        whole: which pieces are words: no special tokens, no word pieces, no punctuation, (V,).
-        same: number shared by pieces that differ in case alone, (V,).
-    """
-
-    words: list[str]
-    kind: npt.NDArray[np.int64]
-    whole: npt.NDArray[np.bool_]
-    same: I64
-
-    @classmethod
-    def of(cls, tokenizer: Any, size: int) -> "Vocabulary":
-        """Read the vocabulary of a fast tokenizer, filled up to ``size`` with unusable pieces."""
-        from tokenizers.decoders import ByteLevel
-
-        backend = json.loads(tokenizer.backend_tokenizer.to_str())
-        bytewise = (backend.get("decoder") or {}).get("type") == "ByteLevel"
-        prefix = backend["model"].get("continuing_subword_prefix") or "##"
-        pieces = backend["model"]["type"] == "WordPiece"
-        special = set(tokenizer.all_special_tokens)
-        words, kind, whole = [""] * size, np.zeros(size, np.int64), np.zeros(size, bool)
-        decode = ByteLevel().decode
-        for piece, number in tokenizer.get_vocab().items():
-            if number >= size or piece in special or (piece[:1] + piece[-1:]) in ("[]", "<>"):
-                continue
-            if pieces:
-                word, follows = piece, False
-                if piece.startswith(prefix):
-                    continue
-            elif bytewise:
-                text = decode([piece])
-                word, follows = text.removeprefix(" "), text.startswith(" ")
-            else:
-                word, follows = piece.removeprefix("▁"), piece.startswith("▁")
-            words[number], kind[number] = word, follows
-            whole[number] = word.replace("'", "").isalnum() and "\ufffd" not in word
-        # Without white space before it, a piece is a word only if one with white space is, too.
-        begins = {words[n].casefold() for n in np.flatnonzero(whole & (kind == 1)).tolist()}
-        if begins:
-            whole &= (kind == 1) | np.array([word.casefold() in begins for word in words])
-        folded: dict[str, int] = {}
-        same = [folded.setdefault(word.casefold(), len(folded)) for word in words]
-        return cls(words, kind, whole, np.array(same, np.int64))
-
-    @property
-    def repeats(self) -> bool:
-        """Whether usable words of one kind differ in case alone, as in cased models."""
-        pairs = np.stack([self.same, self.kind], axis=1)[self.whole]
-        return len(np.unique(pairs, axis=0)) < len(pairs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,7 +173,7 @@ def _load(
 ) -> MaskedLM:
     tokenizer, model = _opened(name, folder)
     config = model.config
-    shift = _first_position(model.base_model)
+    shift = first_position(model.base_model)
     positions = getattr(config, "max_position_embeddings", None) or _UNLIMITED + shift
     own = min(positions - shift, tokenizer.model_max_length)
     longest = min(max_tokens or own, own)
@@ -247,12 +191,12 @@ def _load(
         device=device_of(runtime),
         format=FORMAT,
     )
-    encoder, head = _parts(model, vocabulary, kept)
+    encoder, head = parted(model, vocabulary, kept)
     types = "token_type_ids" in tokenizer.model_input_names
-    trials = [_trial(shape, config.vocab_size, types) for shape in ((4, 6), (3, min(17, longest)))]
+    trials = [trial(shape, config.vocab_size, types) for shape in ((4, 6), (3, min(17, longest)))]
     options: Any = {"precision": precision, "threads": threads}
     try:
-        width = _width(encoder, trials[0])
+        width = width_of(encoder, trials[0])
         vectors = np.random.default_rng(0).standard_normal((_HEAD_ROWS, width), np.float32)
         tops: list[Batch] = [{"vectors": vectors, "kind": np.zeros(1, np.int64)}]
         states = open_runtime(runtime, encoder, trials, **options)
@@ -278,7 +222,11 @@ def _opened(name: str, folder: str) -> tuple[Any, Any]:
         with quiet():
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
             model, info = AutoModelForMaskedLM.from_pretrained(
-                folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True
+                folder,
+                use_safetensors=True,
+                trust_remote_code=False,
+                dtype=torch.float32,
+                output_loading_info=True,
             )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
@@ -301,81 +249,3 @@ def _opened(name: str, folder: str) -> tuple[Any, Any]:
             f"{model.config.vocab_size}; save the tokenizer that belongs to the model"
         )
     return tokenizer, model.eval()
-
-
-def _first_position(encoder: Any) -> int:
-    """Return the number of a text's first position: RoBERTa's kin count on from the padding's."""
-    for name, module in encoder.named_modules():
-        if (
-            name.endswith("position_embeddings")
-            and getattr(module, "padding_idx", None) is not None
-        ):
-            return int(module.padding_idx) + 1
-    return 0
-
-
-def _trial(shape: tuple[int, int], words: int, types: bool) -> dict[str, npt.NDArray[Any]]:
-    """Return a batch of a shape, each token another piece, each row's second place asked about."""
-    rows, width = shape
-    ids = np.arange(rows * width, dtype=np.int64).reshape(shape) * 7 % words
-    batch = {"place": np.arange(rows, dtype=np.int64) * width + 1, "input_ids": ids}
-    return batch | ({"token_type_ids": np.zeros_like(ids)} if types else {})
-
-
-def _width(encoder: Any, batch: Batch) -> int:
-    import torch
-
-    with torch.no_grad():
-        states = encoder(**{name: torch.from_numpy(rows) for name, rows in batch.items()})
-    return int(states.shape[1])
-
-
-def _parts(model: Any, vocabulary: Vocabulary, kept: int) -> tuple[Any, Any]:
-    """Cut a masked language model in two: encoder states at places, best pieces for states."""
-    import torch
-    from transformers.modeling_outputs import BaseModelOutput
-
-    encoder = model.base_model
-    allowed = np.stack([vocabulary.whole & (vocabulary.kind == kind) for kind in (0, 1)])
-    penalty = torch.from_numpy(np.where(allowed, 0.0, -1e9).astype(np.float32))
-
-    class States(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoder = encoder
-
-        def forward(self, place: Any, **inputs: Any) -> Any:
-            """Return the states at ``place``, numbers into the batch's rows laid end to end."""
-            states = self.encoder(**inputs).last_hidden_state
-            return states.flatten(0, 1).index_select(0, place)
-
-    class Given(torch.nn.Module):
-        """Stands where the encoder was, so that the model's forward is its head."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.vectors: Any = None
-            self.__dict__["encoder"] = encoder  # not registered: its weights are counted elsewhere
-
-        def __getattr__(self, name: str) -> Any:
-            if name in self._modules or name in self._parameters:
-                return super().__getattr__(name)
-            return getattr(self.__dict__["encoder"], name)
-
-        def forward(self, *_: Any, **__: Any) -> Any:
-            return BaseModelOutput(last_hidden_state=self.vectors)
-
-    class Best(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            setattr(model, model.base_model_prefix, Given())
-            self.model = model
-            self.penalty = torch.nn.Parameter(penalty, requires_grad=False)
-
-        def forward(self, vectors: Any, kind: Any) -> Any:
-            getattr(self.model, model.base_model_prefix).vectors = vectors[:, None]
-            ids = torch.zeros((len(vectors), 1), dtype=torch.long, device=vectors.device)
-            logits = self.model(input_ids=ids).logits[:, 0].float()
-            return logits.add_(self.penalty.index_select(0, kind)).topk(kept).indices
-
-    return States().eval(), Best().eval()

@@ -222,7 +222,12 @@ def test_a_recipe_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     assert read_recipe(path).section(CorpusSettings, "corpus").text == ("a",)
 
 
-RECIPES = sorted((Path(__file__).parents[2] / "corpora" / "recipes").glob("*.toml"))
+# All but general distillation's, which read raw text: no corpus, nothing to augment.
+RECIPES = [
+    path
+    for path in sorted((Path(__file__).parents[2] / "corpora" / "recipes").glob("*.toml"))
+    if "corpus" in read_recipe(path).tables
+]
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
@@ -236,7 +241,7 @@ def test_the_shipped_recipes_are_valid(path: Path) -> None:
 
 
 def test_there_are_recipes_to_check() -> None:
-    assert RECIPES
+    assert len(RECIPES) > 20
 
 
 def test_a_or_b_then_c_without_parentheses_raises_and_writes_what_was_meant() -> None:

@@ -202,14 +202,15 @@ class VariantSettings:
         if not self.variants:
             raise ValueError(f"variants names none; choose among all, {', '.join(VARIANTS)}")
         for name in self.variants:
-            if name not in VARIANTS and self.variants != ("all",):
+            if name not in VARIANTS and tuple(self.variants) != ("all",):
                 known = ("all", *VARIANTS)
                 raise ValueError(f'variants has no "{name}"{suggestion(name, known)}')
 
     @property
     def names(self) -> tuple[str, ...]:
         """The variants asked for, each once."""
-        return VARIANTS if self.variants == ("all",) else tuple(dict.fromkeys(self.variants))
+        every = tuple(self.variants) == ("all",)
+        return VARIANTS if every else tuple(dict.fromkeys(self.variants))
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,7 +272,7 @@ class StagesJob:
             TransferSet.open(facts["set"]),
             TinyBERTSettings(**facts["student"]),
             tuple(_stage(stage) for stage in facts["stages"]),
-            VariantSettings(**facts["settings"]),
+            VariantSettings(**_tuples(facts["settings"])),
         )
 
     @staticmethod
@@ -299,5 +299,9 @@ def points(task: Task, metrics: Mapping[str, float]) -> float:
 
 
 def _stage(facts: dict[str, Any]) -> TransformerStage:
-    lists = {name: tuple(value) for name, value in facts.items() if isinstance(value, list)}
-    return TransformerStage(**facts | lists)
+    return TransformerStage(**_tuples(facts))
+
+
+def _tuples(facts: dict[str, Any]) -> dict[str, Any]:
+    """JSON has lists where settings have tuples."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()}

@@ -196,10 +196,13 @@ def test_cells_of_one_seed_start_from_the_same_weights(
 
 
 def test_a_worker_makes_the_same_job(make_set: Make, teacher: Path) -> None:
-    job = StagesJob(make_set(copies=1), *quick(teacher), VariantSettings(rows=3, evaluations=1))
+    job = StagesJob(
+        make_set(copies=1), *quick(teacher), VariantSettings(("all",), rows=3, evaluations=1)
+    )
     again = job_of(json.loads(json.dumps(job.facts())))
     assert isinstance(again, StagesJob)
     assert (again.student, again.stages) == (job.student, job.stages)
+    assert again.settings == job.settings
     cell = VariantCell("full", 1)
     first, second = job.train(cell), again.train(cell)
     first.pop("seconds"), second.pop("seconds")

@@ -7,8 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from augment.transferset import Task, TransferSet, write_set
+from distill import resume
 
 GOOD = ["a good film", "great fun", "i loved it", "warm and clever"]
 BAD = ["a bad film", "no fun", "i hated it", "cold and dull"]
@@ -134,3 +136,37 @@ def write_bert(folder: Path, encoder: Path, *, headed: bool = True) -> Path:
 def teacher(encoder: Path, tmp_path: Path) -> Path:
     """Write the toy teacher."""
     return write_bert(tmp_path / "teacher", encoder)
+
+
+class Killed(Exception):
+    """Stands for SIGKILL: nothing after it runs."""
+
+
+@pytest.fixture
+def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Return ``kill(n)``: from now on training dies right after its n-th checkpoint."""
+    original = resume._Saves.on_save
+    monkeypatch.setattr(resume, "SECONDS", 0.0)
+
+    def arm(after: int) -> None:
+        left = after
+
+        def on_save(self: Any, *arguments: Any, **more: Any) -> None:
+            nonlocal left
+            original(self, *arguments, **more)
+            left -= 1
+            if not left:
+                raise Killed
+
+        monkeypatch.setattr(resume._Saves, "on_save", on_save)
+
+    return arm
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def same(one: Path, other: Path) -> bool:
+    a, b = weights(one), weights(other)
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)

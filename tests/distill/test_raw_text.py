@@ -8,21 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, BertModel
 from typer.testing import CliRunner
 
 import distill as D
 from augment.errors import CorpusError, SettingsError
 from augment.transferset import TransferSet
-from distill import resume
 from distill.cli import app
 from distill.errors import RunError, StageError
 from distill.examples import text_examples
 from distill.recipe import read
 from distill.resume import STATE
 from distill.stages import TinyBERTSettings, TransformerStage
-from tests.distill.conftest import BAD, GOOD, write_bert
+from tests.distill.conftest import BAD, GOOD, Killed, same, weights, write_bert
 
 Make = Callable[..., TransferSet]
 INSIDE = {"attention": 1.0, "hidden": 1.0, "embedding": 1.0}
@@ -55,15 +53,6 @@ def raw(*texts: Path | str, **keys: Any) -> TransformerStage:
 def prediction(**keys: Any) -> TransformerStage:
     settings: dict[str, Any] = {"steps": 10, "batch": 3, "learning_rate": 3e-3, "evaluations": 2}
     return TransformerStage(**settings | {"objectives": {"soft-cross-entropy": 1.0}} | keys)
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "model.safetensors")
-
-
-def same(one: Path, other: Path) -> bool:
-    a, b = weights(one), weights(other)
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def losses(run: D.Run, number: int, name: str) -> list[float]:
@@ -192,31 +181,6 @@ def test_the_start_that_a_student_takes_belongs_to_the_plan(
     model.save_pretrained(general.path)
     with pytest.raises(RunError, match="start was"):
         D.train(made, **settings)
-
-
-class Killed(Exception):
-    """Stands for SIGKILL: nothing after it runs."""
-
-
-@pytest.fixture
-def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Return ``kill(n)``: from now on training dies right after its n-th checkpoint."""
-    original = resume._Saves.on_save
-    monkeypatch.setattr(resume, "SECONDS", 0.0)
-
-    def arm(after: int) -> None:
-        left = after
-
-        def on_save(self: Any, *arguments: Any, **more: Any) -> None:
-            nonlocal left
-            original(self, *arguments, **more)
-            left -= 1
-            if not left:
-                raise Killed
-
-        monkeypatch.setattr(resume._Saves, "on_save", on_save)
-
-    return arm
 
 
 # Four steps a stage, a checkpoint after each step but a stage's last.

@@ -2,18 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 import distill as D
 from augment.transferset import TransferSet
-from distill import resume
 from distill.errors import RunError, StageError
 from distill.recipe import StudentSettings
 from distill.resume import STATE
+from tests.distill.conftest import Killed, same
 
 Make = Callable[..., TransferSet]
 STUDENT = StudentSettings(hidden=8, head=8, dims=16, dropout=0.3)
@@ -27,40 +24,6 @@ STAGES = {
         D.Stage(steps=17, batch=4, seed=1),
     ],
 }
-
-
-class Killed(Exception):
-    """Stands for SIGKILL: nothing after it runs."""
-
-
-@pytest.fixture
-def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Return ``kill(n)``: from now on training dies right after its n-th checkpoint."""
-    original = resume._Saves.on_save
-    monkeypatch.setattr(resume, "SECONDS", 0.0)
-
-    def arm(after: int) -> None:
-        left = after
-
-        def on_save(self: Any, *arguments: Any, **more: Any) -> None:
-            nonlocal left
-            original(self, *arguments, **more)
-            left -= 1
-            if not left:
-                raise Killed
-
-        monkeypatch.setattr(resume._Saves, "on_save", on_save)
-
-    return arm
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "model.safetensors")
-
-
-def same(one: Path, other: Path) -> bool:
-    a, b = weights(one), weights(other)
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 @pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES.keys())

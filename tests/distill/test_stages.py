@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch.nn.parallel import DistributedDataParallel
 from transformers import (
     AutoTokenizer,
@@ -40,7 +39,7 @@ from distill.resume import STATE
 from distill.stages import INSIDE, PREDICTION, TinyBERTSettings, TransformerStage
 from distill.terms import Matching, captured
 from distill.trainer import steps_of_epochs
-from tests.distill.conftest import regression_rows, rows
+from tests.distill.conftest import Killed, regression_rows, rows, same, weights
 
 Make = Callable[..., TransferSet]
 TWO = {"attention": 1.0, "hidden": 1.0, "embedding": 1.0}
@@ -67,15 +66,6 @@ def prediction(**keys: Any) -> TransformerStage:
 
 def losses(run: D.Run, number: int, name: str = "loss") -> list[float]:
     return [log[name] for log in run.record["history"][number]["history"] if name in log]
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "model.safetensors")
-
-
-def same(one: Path, other: Path) -> bool:
-    a, b = weights(one), weights(other)
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def test_a_prediction_stage_overfits_eight_rows(
@@ -220,31 +210,6 @@ def test_the_prediction_stage_runs_with_the_teacher_deleted(
     with pytest.raises(StudentError, match="no model to learn from"):
         D.train(made, student=student, stages=[intermediate()], out=tmp_path / "third")
     assert not (tmp_path / "third").exists()
-
-
-class Killed(Exception):
-    """Stands for SIGKILL: nothing after it runs."""
-
-
-@pytest.fixture
-def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Return ``kill(n)``: from now on training dies right after its n-th checkpoint."""
-    original = resume._Saves.on_save
-    monkeypatch.setattr(resume, "SECONDS", 0.0)
-
-    def arm(after: int) -> None:
-        left = after
-
-        def on_save(self: Any, *arguments: Any, **more: Any) -> None:
-            nonlocal left
-            original(self, *arguments, **more)
-            left -= 1
-            if not left:
-                raise Killed
-
-        monkeypatch.setattr(resume._Saves, "on_save", on_save)
-
-    return arm
 
 
 # Ten steps a stage, a checkpoint after each step but a stage's last.
